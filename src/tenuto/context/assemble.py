@@ -1,0 +1,338 @@
+"""One model request: base rules, tools, history window, then the block with the question, under one budget.
+
+`assemble` is pure: the same inputs give the same bytes, and the manifest it returns names everything needed
+to build the request again from the log (I17). Costs O(turns in the window), not the length of the
+conversation (I15).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from tenuto.codec import JsonObject, digest
+from tenuto.context.fence import (
+    Block,
+    Bridge,
+    Section,
+    block_of,
+    bridge_of,
+    bridge_section,
+    clock_section,
+    with_block,
+)
+from tenuto.context.pair import rename_repeated
+from tenuto.context.tokens import RESERVE, Anchor, Family, Measure, predict, total
+from tenuto.context.window import Marks, Rendered, Turn, Window, WindowRules, choose
+from tenuto.errors import QuestionTooLarge
+from tenuto.log.record import Record
+from tenuto.settings import ContextSettings
+
+MANIFEST_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFacts:
+    """What the budget needs to know of the serving model."""
+
+    name: str
+    provider: str
+    """Pydantic AI's system name, for example `openai`."""
+    family: Family
+    window: int
+    """Tokens of the whole request and answer."""
+    output: int
+    """Tokens the model may answer with at most."""
+    thinking: int = 0
+    """Reserved for thinking, on top of the answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """The stable prefix that isn't history: base rules and tool definitions, with their hashes."""
+
+    instructions_hash: str
+    tools_hash: str
+    instructions: Measure
+    tools: Measure
+
+    @property
+    def cost(self) -> Measure:
+        return self.instructions + self.tools
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """Everything a request is made of."""
+
+    turns: Sequence[Turn]
+    """The active branch, oldest first; the last one is the current turn."""
+    marks: Marks
+    fixed: Fixed
+    model: ModelFacts
+    settings: ContextSettings
+    moment: datetime
+    """Start of the turn, in the user's zone. The block stands still within a turn."""
+    zone: str
+    bridge: Sequence[Record] = ()
+    """The branch's questions after `marks.lost` and before `marks.start`, oldest first."""
+    covers_seq: int = 0
+    """The task summary covers records up to here; nothing below is bridged."""
+    sections: Sequence[Section] = ()
+    """Task and memory, rendered by their owners."""
+    expired: frozenset[str] = frozenset()
+    anchor: Anchor | None = None
+    step: int = 0
+    """Number of the model request within the turn, from 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """The messages to send, with the account of them."""
+
+    messages: list[JsonObject]
+    rendered: tuple[Rendered, ...]
+    marks: Marks
+    manifest: JsonObject
+    summed: int
+    """Our formula's sum, for the next anchor."""
+    key: str
+    predicted: int
+
+
+def assemble(inputs: Inputs) -> Request:
+    """Build the request. Raises `QuestionTooLarge` or `ContextUnfittable` (I8, I18)."""
+    family = inputs.model.family
+    reserved = min(inputs.settings.output_tokens, inputs.model.output) + inputs.model.thinking
+    window, block, bridged = _fit(inputs, reserved)
+    current = window.turns[-1]
+
+    messages: list[JsonObject] = []
+    used: set[str] = set()
+    for rendered in window.turns[:-1]:
+        messages.extend(rename_repeated(rendered.messages, used, str(rendered.turn.number)))
+    head = len(messages)
+    messages.extend(rename_repeated(current.messages, used, str(current.turn.number)))
+    messages[head] = with_block(messages[head], block)
+
+    history = window.history_tokens
+    summed = (inputs.fixed.cost + history + current.question_cost + block.cost).of(family)
+    key = digest(
+        [
+            inputs.model.name,
+            inputs.fixed.instructions_hash,
+            inputs.fixed.tools_hash,
+            window.marks.start,
+            window.marks.clip,
+            window.marks.squeeze,
+        ]
+    )
+    predicted, how = predict(summed, key, inputs.anchor)
+    manifest: JsonObject = {
+        "v": MANIFEST_VERSION,
+        "turn": current.turn.number,
+        "step": inputs.step,
+        "model": inputs.model.name,
+        "provider": inputs.model.provider,
+        "family": family,
+        "moment": inputs.moment.isoformat(),
+        "zone": inputs.zone,
+        "through": current.turn.last_seq,
+        "marks": window.marks.as_json(),
+        "rules": inputs.settings.model_dump(),
+        "blocks": _blocks(inputs, window, block, family),
+        "left_out": _left_out(window, bridged, inputs),
+        "budget": {
+            "window": inputs.model.window,
+            "output": reserved,
+            "fixed": inputs.fixed.cost.of(family),
+            "history": inputs.settings.history_tokens,
+            "used": predicted,
+            "estimated_by": how,
+        },
+        "prefix": _prefix(inputs, window, key, summed, family),
+        "key": key,
+        "summed": summed,
+        "coverage": "partial" if window.marks.lost else "bridged" if bridged.records else "full",
+        "hash": digest([[r.digest for r in window.turns], block.text, used_ids(window.turns, used)]),
+    }
+    if inputs.expired:
+        manifest["expired"] = sorted(inputs.expired)
+    return Request(messages, window.turns, window.marks, manifest, summed, key, predicted)
+
+
+def used_ids(turns: Sequence[Rendered], used: set[str]) -> list[str]:
+    """The call ids that had to be renamed, for the request's hash."""
+    return sorted(used.difference(*(rendered.calls for rendered in turns)))
+
+
+def _fit(inputs: Inputs, reserved: int) -> tuple[Window, Block, Bridge]:
+    """Choose window and block together: turns that leave the window make the bridge, and so the block, grow.
+
+    Each round can only drop more turns, so that the rounds end; the last bridge always matches the last
+    window (I3).
+    """
+    limit = inputs.settings.bridge_tokens
+    uncovered = {record.seq: record for record in inputs.bridge if record.seq > inputs.covers_seq}
+    while True:
+        bridged = bridge_of([uncovered[seq] for seq in sorted(uncovered)], limit)
+        block = _block(inputs, bridged)
+        window = choose(inputs.turns, inputs.marks, _rules(inputs, reserved, block))
+        known = len(uncovered)
+        uncovered |= {
+            record.seq: record
+            for turn in inputs.turns[:-1]
+            if turn.last_seq < window.marks.start
+            for record in turn.questions
+            if record.seq > inputs.covers_seq
+        }
+        if len(uncovered) == known:
+            break
+    lost = max([window.marks.lost, *(record.seq for record in bridged.left_out)])
+    marks = replace(window.marks, lost=lost if lost > inputs.covers_seq else 0)
+    return Window(window.turns, marks, window.moved), block, bridged
+
+
+def _block(inputs: Inputs, bridged: Bridge) -> Block:
+    sections = [clock_section(inputs.moment, inputs.zone)]
+    if (bridge := bridge_section(bridged)) is not None:
+        sections.append(bridge)
+    return block_of([*sections, *inputs.sections], inputs.turns[-1].records[0].id)
+
+
+def _rules(inputs: Inputs, reserved: int, block: Block) -> WindowRules:
+    """The window's rules; the history gets what the whole request leaves it (I8)."""
+    settings, family, model = inputs.settings, inputs.model.family, inputs.model
+    question = sum(record.tokens for record in inputs.turns[-1].questions)
+    room = model.window - reserved - inputs.fixed.cost.of(family) - block.cost.of(family) - question
+    if room < 0:
+        raise QuestionTooLarge(
+            f"the question is {-room:,} tokens too large for {model.name}'s window of {model.window:,} tokens",
+            hint="shorten it, attach it as a file, or choose a model with a larger window",
+            over_tokens=-room,
+        )
+    return WindowRules(
+        budget=min(settings.history_tokens, int(room / RESERVE)),
+        trim_to=settings.trim_to,
+        policy=settings.policy,
+        recent_turns=settings.recent_turns,
+        recent_chars=settings.recent_result_chars,
+        old_chars=settings.old_result_chars,
+        images=settings.images,
+        family=family,
+        provider=model.provider,
+        expired=inputs.expired,
+    )
+
+
+def _blocks(inputs: Inputs, window: Window, block: Block, family: Family) -> list[JsonObject]:
+    current = window.turns[-1]
+    older = [rendered for rendered in window.turns[:-1] if rendered.old]
+    recent = [rendered for rendered in window.turns[:-1] if not rendered.old]
+    blocks = [
+        _entry("base", f"sha256:{inputs.fixed.instructions_hash}", inputs.fixed.instructions, family),
+        _entry("tools", f"sha256:{inputs.fixed.tools_hash}", inputs.fixed.tools, family),
+    ]
+    for turns, note in ((older, "older turns"), (recent, "recent turns")):
+        if turns:
+            blocks.append(_history_entry("history", turns, note, family))
+    for section in block.sections:
+        entry = _entry(section.layer, section.source, section.size, family)
+        if section.records:
+            spread = [[section.records[0], section.records[-1]]]
+            entry |= {"records": spread, "state": "bridge", "note": f"{len(section.records)} questions"}
+        blocks.append(entry)
+    asked = [record.seq for record in current.turn.questions]
+    question = _entry("question", "log", current.question_cost, family)
+    blocks.append(question | {"records": _ranges(asked)})
+    steps = [seq for seq in current.seqs if seq not in asked]
+    if steps:
+        entry = _history_entry("turn", [current], "steps of this turn", family)
+        blocks.append(entry | {"records": _ranges(steps), "tokens": current.cost.of(family)})
+    return blocks
+
+
+def _entry(layer: str, source: str, size: Measure, family: Family) -> JsonObject:
+    return {
+        "layer": layer,
+        "source": source,
+        "tokens": size.of(family),
+        "chars": size.chars,
+        "records": [],
+        "state": "whole",
+        "note": "",
+    }
+
+
+def _history_entry(layer: str, turns: Sequence[Rendered], note: str, family: Family) -> JsonObject:
+    size = total([*(r.cost for r in turns), *(r.question_cost for r in turns)])
+    clipped = [seq for rendered in turns for seq in rendered.clipped]
+    elided = [seq for rendered in turns for seq in rendered.elided]
+    repairs = [repair for rendered in turns for repair in rendered.repairs]
+    entry = _entry(layer, "log", size, family)
+    entry |= {
+        "records": _ranges([seq for rendered in turns for seq in rendered.seqs]),
+        "state": "clipped" if clipped else "elided" if elided else "whole",
+        "note": note,
+    }
+    if clipped:
+        entry["clipped"] = clipped
+    if elided:
+        entry["elided"] = elided
+    if repairs:
+        entry["repairs"] = repairs
+    return entry
+
+
+def _ranges(seqs: Sequence[int]) -> list[list[int]]:
+    """Sequence numbers as inclusive `[from, to]` ranges. Events between two messages don't break a range."""
+    ranges: list[list[int]] = []
+    ordered = sorted(seqs)
+    for seq in ordered:
+        if ranges and seq - ranges[-1][1] <= 3:
+            ranges[-1][1] = seq
+        else:
+            ranges.append([seq, seq])
+    return ranges
+
+
+def _left_out(window: Window, bridged, inputs: Inputs) -> list[JsonObject]:
+    left: list[JsonObject] = []
+    start = window.marks.start
+    if start > 1:
+        covered = "task" if inputs.covers_seq >= start - 1 else "bridge" if bridged.records else "log"
+        left.append({"from_seq": 1, "to_seq": start - 1, "reason": "window", "covered_by": covered})
+    if window.marks.lost:
+        left.append(
+            {"from_seq": 1, "to_seq": window.marks.lost, "reason": "bridge_full", "covered_by": "log"}
+        )
+    return left
+
+
+def _prefix(inputs: Inputs, window: Window, key: str, summed: int, family: Family) -> JsonObject:
+    """The stable prefix (fixed parts and history), and the share of this request the previous one began with.
+
+    Within a turn that is the whole previous request. At a turn's first request it ends before the last
+    closed turn, whose question then carried the block. When the marks moved, only the fixed parts are equal.
+    """
+    fixed = [inputs.fixed.instructions_hash, inputs.fixed.tools_hash]
+    closed = window.turns[:-1]
+    stable = inputs.fixed.cost.of(family)
+    if inputs.anchor is not None and inputs.anchor.key == key:
+        if inputs.step > 0:
+            stable = inputs.anchor.summed
+        else:
+            stable += total(size for r in closed[:-1] for size in (r.cost, r.question_cost)).of(family)
+    return {
+        "hash": digest([*fixed, *(rendered.digest for rendered in closed)]),
+        "stable_share": round(stable / max(1, summed), 4),
+    }
+
+
+def common_prefix(first: Sequence[JsonObject], second: Sequence[JsonObject]) -> int:
+    """How many leading messages of two requests are equal."""
+    return next(
+        (at for at, (a, b) in enumerate(zip(first, second, strict=False)) if a != b),
+        min(len(first), len(second)),
+    )
