@@ -46,6 +46,8 @@ class ModelFacts:
     """Tokens the model may answer with at most."""
     thinking: int = 0
     """Reserved for thinking, on top of the answer."""
+    counts: bool = True
+    """Whether the provider reports real token counts, which can anchor the next estimate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,8 @@ class Request:
     """Our formula's sum, for the next anchor."""
     key: str
     predicted: int
+    head: int
+    """Index of the current question: everything before it is the stable prefix."""
 
 
 def assemble(inputs: Inputs) -> Request:
@@ -128,7 +132,8 @@ def assemble(inputs: Inputs) -> Request:
             window.marks.squeeze,
         ]
     )
-    predicted, how = predict(summed, key, inputs.anchor)
+    anchor = inputs.anchor if inputs.model.counts else None
+    predicted, how = predict(summed, key, anchor)
     manifest: JsonObject = {
         "v": MANIFEST_VERSION,
         "turn": current.turn.number,
@@ -159,7 +164,7 @@ def assemble(inputs: Inputs) -> Request:
     }
     if inputs.expired:
         manifest["expired"] = sorted(inputs.expired)
-    return Request(messages, window.turns, window.marks, manifest, summed, key, predicted)
+    return Request(messages, window.turns, window.marks, manifest, summed, key, predicted, head)
 
 
 def used_ids(turns: Sequence[Rendered], used: set[str]) -> list[str]:

@@ -1,0 +1,364 @@
+"""The composition root: one home folder, its workspaces, and turns on their threads.
+
+A turn runs in a task of its own, so that a reader who goes away doesn't end it. A thread's turns run one after
+the other, in this process and across processes; a few may wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from tenuto.agent.conversation import Conversation, RequestRules
+from tenuto.agent.events import Event, Queued, TurnEnded, TurnStarted
+from tenuto.agent.mcp import McpHub
+from tenuto.agent.models import LearnedWindows, find
+from tenuto.agent.tools import Approve, ToolPlace, offers
+from tenuto.agent.turn import TurnLoop
+from tenuto.codec import JsonObject, dumps
+from tenuto.context.assemble import Fixed
+from tenuto.context.tokens import measure
+from tenuto.disk import PRIVATE_DIR
+from tenuto.errors import SandboxUnavailable, TenutoError, ThreadBusy
+from tenuto.log.record import Record
+from tenuto.log.store import ThreadLog
+from tenuto.log.threads import Thread, Threads
+from tenuto.results.files import ThreadFiles
+from tenuto.results.offload import paste
+from tenuto.results.store import ResultStore
+from tenuto.sandbox.bubblewrap import BubblewrapEngine
+from tenuto.sandbox.manager import Lifetimes, Manager
+from tenuto.sandbox.protocol import Limits, ProbeReport, SandboxKey
+from tenuto.scope import PYTHON, Member, Scope, check_id, member_of, require
+from tenuto.settings import Loaded, Settings, load
+
+TITLE_CHARS = 60
+
+
+class Workspace:
+    """One workspace: settings, members, threads, tool servers."""
+
+    def __init__(self, app: App, name: str, loaded: Loaded) -> None:
+        self.name = check_id("workspace", name)
+        self.loaded = loaded
+        self.folder = app.home / name
+        self.threads = Threads(self.folder / ".logs")
+        self.mcp = McpHub(loaded.settings.mcp, self.folder / ".logs")
+        self._conversations: dict[str, Conversation] = {}
+
+    @property
+    def settings(self) -> Settings:
+        return self.loaded.settings
+
+    def member(self, user: str) -> Member:
+        return member_of(self.settings.people(), user, self.name)
+
+    def thread(self, scope: Scope, *, create: bool = False) -> Thread:
+        """The user's thread. Raises `NotFound`, also for somebody else's (I13)."""
+        require(self.member(scope.user), "send" if create else "read")
+        return self.threads.open(scope, create=create)
+
+    def conversation(self, thread: Thread) -> Conversation:
+        """The thread's conversation, kept in memory between turns."""
+        known = self._conversations.get(thread.thread)
+        if known is None or known.epoch != thread.epoch:
+            log = ThreadLog(self.threads.log_path(thread.thread))
+            known = Conversation(log, epoch=thread.epoch)
+            self._conversations[thread.thread] = known
+        return known
+
+    def results(self, scope: Scope) -> ResultStore:
+        return ResultStore(self.folder / ".results" / scope.user / scope.thread, self.settings.results)
+
+    def files(self, scope: Scope) -> ThreadFiles:
+        return ThreadFiles(self.folder / "files" / scope.user / scope.thread)
+
+
+@dataclass(slots=True)
+class RunningTurn:
+    """A turn as its readers see it."""
+
+    _events: asyncio.Queue[Event | None] = field(default_factory=asyncio.Queue["Event | None"])
+    _task: asyncio.Task[TurnEnded] | None = None
+
+    def emit(self, event: Event) -> None:
+        self._events.put_nowait(event)
+
+    async def events(self) -> AsyncIterator[Event]:
+        """Every event, ending after `TurnEnded`. Raises what kept the turn from starting."""
+        while (event := await self._events.get()) is not None:
+            yield event
+        if self._task is not None and (error := self._task.exception()) is not None:
+            raise error
+
+    def stop(self) -> None:
+        """End the turn; what came so far is logged, and `TurnEnded` follows."""
+        if self._task is not None and not self._task.done():
+            self._task.cancel()
+
+    async def ended(self) -> TurnEnded:
+        """Wait for the end."""
+        assert self._task is not None
+        return await self._task
+
+
+class App:
+    """Tenuto on one home folder. Use it as an async context manager."""
+
+    def __init__(self, home: Path, *, overrides: Mapping[str, Any] | None = None) -> None:
+        self.home = home
+        self._overrides = overrides
+        self._workspaces: dict[str, Workspace] = {}
+        self._locks: dict[tuple[str, str], _TurnLock] = {}
+        self._learned = LearnedWindows(home / "windows.json")
+        self._sandbox: asyncio.Task[Manager] | None = None
+        self._turns: set[asyncio.Task[TurnEnded]] = set()
+
+    async def __aenter__(self) -> App:
+        self.home.mkdir(parents=True, exist_ok=True, mode=PRIVATE_DIR)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for turn in list(self._turns):
+            turn.cancel()
+        await asyncio.gather(*self._turns, return_exceptions=True)
+        for workspace in self._workspaces.values():
+            await workspace.mcp.close()
+        if self._sandbox is not None:
+            try:
+                manager = await self._sandbox
+            except SandboxUnavailable:
+                return
+            await manager.close()
+
+    def workspace(self, name: str) -> Workspace:
+        """The workspace called `name`; its settings are read once. Raises `SettingsError`."""
+        if name not in self._workspaces:
+            self._workspaces[name] = Workspace(self, name, load(self.home, name, self._overrides))
+        return self._workspaces[name]
+
+    # -- sandbox ----------------------------------------------------------------------------------------
+
+    def engine(self, settings: Settings) -> BubblewrapEngine:
+        """The local engine with the limits of the settings."""
+        rules = settings.sandbox
+        limits = Limits(
+            call_s=rules.call,
+            grace_s=rules.grace,
+            process_bytes=rules.process_memory,
+            total_bytes=rules.total_memory,
+            processes=rules.processes,
+            open_files=rules.open_files,
+            work_bytes=rules.work,
+            tmp_bytes=rules.tmp,
+            output_kept=rules.output_kept,
+            output_kill=rules.output_kill,
+            artifacts=rules.artifacts,
+            artifact_bytes=rules.artifact_size,
+        )
+        env = Path(rules.env) if rules.env else None
+        return BubblewrapEngine(self.home / "run", limits, env=env, uid=rules.uid)
+
+    async def sandbox(self, settings: Settings) -> Manager:
+        """The sandbox manager, after a probe with the production command line.
+
+        Raises `SandboxUnavailable` with the cause, each time: there is no fallback.
+        """
+        if not settings.sandbox.enabled:
+            raise SandboxUnavailable("code execution is switched off", hint="set sandbox.enabled = true")
+        if self._sandbox is None:
+            self._sandbox = asyncio.create_task(self._start_sandbox(settings))
+        return await asyncio.shield(self._sandbox)
+
+    async def _start_sandbox(self, settings: Settings) -> Manager:
+        engine = self.engine(settings)
+        report: ProbeReport = await engine.probe()
+        if not report.ok:
+            raise SandboxUnavailable(report.cause, hint=report.remedy)
+        rules = settings.sandbox
+        manager = Manager(
+            engine, Lifetimes(rules.idle, rules.max_age, rules.call, rules.max_boxes, rules.spares)
+        )
+        manager.start()
+        return manager
+
+    # -- turns ------------------------------------------------------------------------------------------
+
+    def send(
+        self,
+        scope: Scope,
+        text: str,
+        *,
+        model: str | None = None,
+        approve: Approve | None = None,
+        parent: Record | None = None,
+    ) -> RunningTurn:
+        """Start a turn with the user's `text`; read `.events()` of what comes back.
+
+        `parent` puts it behind an earlier record instead of the newest: an edit, a branch. `approve` is
+        asked before tools that need it; without it they are refused.
+        """
+        turn = RunningTurn()
+        task = asyncio.create_task(self._turn(turn, scope, text, model, approve, parent))
+        turn._task = task  # pyright: ignore[reportPrivateUsage]
+        self._turns.add(task)
+        task.add_done_callback(self._turns.discard)
+        task.add_done_callback(lambda _: turn._events.put_nowait(None))  # pyright: ignore[reportPrivateUsage]
+        return turn
+
+    async def _turn(
+        self,
+        turn: RunningTurn,
+        scope: Scope,
+        text: str,
+        model: str | None,
+        approve: Approve | None,
+        parent: Record | None,
+    ) -> TurnEnded:
+        workspace = self.workspace(scope.workspace)
+        thread = workspace.thread(scope, create=True)
+        lock = self._locks.setdefault((scope.workspace, scope.thread), _TurnLock())
+        path = workspace.threads.log_path(scope.thread).with_suffix(".turn")
+        async with lock.held(path, workspace.settings.agent.queue, turn.emit):
+            loop = await self._prepare(turn, workspace, scope, thread, text, model, approve, parent)
+            return await loop.run()
+
+    async def _prepare(
+        self,
+        turn: RunningTurn,
+        workspace: Workspace,
+        scope: Scope,
+        thread: Thread,
+        text: str,
+        model: str | None,
+        approve: Approve | None,
+        parent: Record | None,
+    ) -> TurnLoop:
+        settings = workspace.settings
+        name = model or thread.model or settings.agent.model
+        served = find(name, settings, self._learned)
+        conversation = workspace.conversation(thread)
+        shown, attached = paste(text, files=workspace.files(scope), rules=settings.results)
+        message = {"kind": "request", "parts": [{"part_kind": "user-prompt", "content": shown}]}
+        question = conversation.begin(message, zone=settings.agent.timezone, parent=parent)
+        if not thread.title:
+            workspace.threads.change(scope, title=" ".join(text.split())[:TITLE_CHARS])
+
+        member = workspace.member(scope.user)
+        sandbox, notices = await self._sandbox_for(member, settings)
+        tools, unreachable = await workspace.mcp.tools(scope.user)
+        place = ToolPlace(
+            key=SandboxKey(scope.workspace, scope.user, scope.thread),
+            member=member,
+            settings=settings,
+            log=conversation.log,
+            results=workspace.results(scope),
+            files=workspace.files(scope),
+            sandbox=sandbox,
+            emit=turn.emit,
+            approve=approve,
+        )
+        found = offers(place, tools)
+        instructions = base_instructions(settings)
+        tools_text = dumps([offer.definition for offer in found]).decode()
+        rules = RequestRules(
+            fixed=fixed_parts(conversation.log, instructions, tools_text),
+            model=served.facts,
+            settings=settings.context,
+            expired=place.results.gone(),
+        )
+        attachment = attached.name if attached else ""
+        turn.emit(TurnStarted(question.turn, question.seq, name, attachment, [*notices, *unreachable]))
+        return TurnLoop(conversation, question.turn, served, rules, instructions, found, place, self._learned)
+
+    async def _sandbox_for(self, member: Member, settings: Settings) -> tuple[Manager | None, list[str]]:
+        if not member.has(PYTHON):
+            return None, []
+        try:
+            return await self.sandbox(settings), []
+        except SandboxUnavailable as error:
+            return None, [f"{error.message}; {error.hint}"]
+
+
+def base_instructions(settings: Settings) -> str:
+    """The base rules, then what the workspace's settings add: the beginning of every request."""
+    base = (files("tenuto.agent") / "prompts" / "base.md").read_text("utf-8").strip()
+    extra = settings.agent.instructions.strip()
+    return f"{base}\n\n{extra}" if extra else base
+
+
+def fixed_parts(log: ThreadLog, instructions: str, tools_text: str) -> Fixed:
+    """Base rules and tools, stored once beside the log so that a manifest's hashes can be resolved."""
+    return Fixed(
+        instructions_hash=log.blobs.put(instructions.encode()),
+        tools_hash=log.blobs.put(tools_text.encode()),
+        instructions=measure(instructions),
+        tools=measure(tools_text),
+    )
+
+
+def stored_fixed(log: ThreadLog, manifest: JsonObject) -> Fixed:
+    """The fixed parts of a past request, from the hashes in its manifest."""
+    sources = {block["layer"]: block["source"].removeprefix("sha256:") for block in manifest["blocks"]}
+    base, tools = log.blobs.get(sources["base"]), log.blobs.get(sources["tools"])
+    return Fixed(
+        instructions_hash=sources["base"],
+        tools_hash=sources["tools"],
+        instructions=measure((base or b"").decode()),
+        tools=measure((tools or b"").decode()),
+    )
+
+
+class _TurnLock:
+    """One turn at a time for a thread: in this process with a short queue, and across processes."""
+
+    def __init__(self) -> None:
+        self._lock = asyncio.Lock()
+        self._waiting = 0
+
+    @asynccontextmanager
+    async def held(self, path: Path, most: int, emit: Any) -> AsyncIterator[None]:
+        if self._lock.locked():
+            if self._waiting >= most:
+                raise ThreadBusy(
+                    f"{self._waiting} messages wait in this thread already",
+                    hint="wait until they are answered",
+                )
+            self._waiting += 1
+            emit(Queued(self._waiting))
+            try:
+                await self._lock.acquire()
+            finally:
+                self._waiting -= 1
+        else:
+            await self._lock.acquire()
+        try:
+            async with _file_lock(path):
+                yield
+        finally:
+            self._lock.release()
+
+
+@asynccontextmanager
+async def _file_lock(path: Path) -> AsyncIterator[None]:
+    """The thread's turn lock for other processes; waiting happens outside the event loop."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            await asyncio.to_thread(fcntl.flock, descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+__all__ = ["App", "RunningTurn", "TenutoError", "Workspace"]

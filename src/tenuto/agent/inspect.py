@@ -1,0 +1,185 @@
+"""Looking at what a model was given: a turn's request layer by layer, and where some words stand.
+
+Everything is rebuilt from the log and its manifests, so that it shows what was really sent (I17).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tenuto.agent.app import Workspace, stored_fixed
+from tenuto.agent.conversation import REQUEST, Conversation, rebuild
+from tenuto.codec import JsonObject
+from tenuto.context.assemble import Request
+from tenuto.context.tokens import texts
+from tenuto.errors import NotFound
+from tenuto.log.record import Record
+from tenuto.scope import Scope
+
+AROUND = 60
+"""Characters shown on each side of a hit."""
+MOST_HITS = 50
+
+
+@dataclass(frozen=True, slots=True)
+class PastRequest:
+    """A model request of the past, built again."""
+
+    manifest: JsonObject
+    request: Request
+    same: bool
+    """Whether its hash equals the one kept with the turn."""
+    record: Record
+    """The record that holds the manifest."""
+
+
+def past_request(conversation: Conversation, turn: int | None = None, step: int | None = None) -> PastRequest:
+    """The request of a turn (its last by default; the newest turn by default). Raises `NotFound`."""
+    log = conversation.log
+
+    def found(record: Record) -> bool:
+        if record.event_type != REQUEST or record.event is None:
+            return False
+        manifest = record.event["manifest"]
+        return (turn is None or record.turn == turn) and (step is None or manifest["step"] == step)
+
+    records = log.back_to(lambda record: found(record) or (turn is not None and record.turn < turn))
+    if not records or not found(records[0]) or records[0].event is None:
+        which = "this thread" if turn is None else f"turn {turn}"
+        raise NotFound(f"no model request is recorded for {which}", hint="see `tenuto threads`")
+    manifest = records[0].event["manifest"]
+    request = rebuild(log, manifest, stored_fixed(log, manifest))
+    return PastRequest(manifest, request, request.manifest["hash"] == manifest["hash"], records[0])
+
+
+def context_of(
+    conversation: Conversation, turn: int | None = None, step: int | None = None, *, texts_too: bool = False
+) -> JsonObject:
+    """The manifest of a request with its blocks opened: `entries` are the records with their exact texts."""
+    past = past_request(conversation, turn, step)
+    opened: list[JsonObject] = []
+    for block in past.manifest["blocks"]:
+        entries = [
+            {"seq": seq, "kind": kind, "chars": len(text), **({"text": text} if texts_too else {})}
+            for seq, kind, text in _entries(conversation, past, block)
+        ]
+        opened.append({**block, "entries": entries})
+    return {**past.manifest, "blocks": opened, "rebuilt_equal": past.same}
+
+
+def _entries(
+    conversation: Conversation, past: PastRequest, block: JsonObject
+) -> Iterator[tuple[int, str, str]]:
+    """`(record, kind, text)` of what stands in one block of the request."""
+    layer = block["layer"]
+    if layer in ("base", "tools"):
+        raw = conversation.log.blobs.get(block["source"].removeprefix("sha256:"))
+        yield 0, layer, (raw or b"").decode()
+        return
+    if layer in ("clock", "bridge", "task", "memory"):
+        yield 0, layer, _section(past.request, layer)
+        return
+    ranges = block["records"]
+    for rendered in past.request.rendered:
+        for record in rendered.turn.records:
+            if (
+                not any(first <= record.seq <= last for first, last in ranges)
+                or record.seq not in rendered.seqs
+            ):
+                continue
+            for shaped in record.memo.values():
+                if isinstance(shaped, tuple) and hasattr(shaped[0], "message"):
+                    message = shaped[0].message
+                    kind = message["parts"][0].get("part_kind", "") if message["parts"] else ""
+                    yield record.seq, kind, "\n".join(texts(message))
+                    break
+
+
+def _section(request: Request, layer: str) -> str:
+    """The text of one labelled piece of the block that rides with the question."""
+    whole = "\n".join(texts(request.messages[request.head]))
+    fenced = whole.split("\n", 1)[1] if "\n" in whole else whole
+    if layer == "clock":
+        return fenced.split("\n", 1)[0]
+    piece = fenced.partition(f"\n[{layer}] ")[2]
+    for other in ("\n\n[bridge] ", "\n\n[task] ", "\n\n[memory] ", "\n</context "):
+        piece = piece.split(other, 1)[0]
+    return piece
+
+
+def why(workspace: Workspace, scope: Scope, words: str, turn: int | None = None) -> JsonObject:
+    """Each place where `words` stand: in a turn's context by layer, in the log, in files.
+
+    For a record that isn't in the context, `reason` says why it was left out. Case is ignored. O(log).
+    """
+    conversation = workspace.conversation(workspace.thread(scope))
+    context, shown, reason_of = _in_context(conversation, words, turn)
+    log: list[JsonObject] = []
+    for record in conversation.log.scan():
+        if record.message is None:
+            continue
+        for text in texts(record.message):
+            if (hit := _hit(text, words)) is not None:
+                in_context = record.seq in shown
+                why_not = "" if in_context else reason_of(record)
+                log.append({"seq": record.seq, "turn": record.turn, "in_context": in_context} | hit)
+                log[-1]["reason"] = why_not
+                break
+    return {
+        "words": words,
+        "context": context[:MOST_HITS],
+        "log": log[:MOST_HITS],
+        "results": list(_in_files(workspace, scope, words))[:MOST_HITS],
+    }
+
+
+def _in_context(conversation: Conversation, words: str, turn: int | None):
+    context: list[JsonObject] = []
+    shown: set[int] = set()
+    try:
+        past = past_request(conversation, turn)
+    except NotFound:
+        return context, shown, lambda _: "no request was made yet"
+    for block in past.manifest["blocks"]:
+        for seq, kind, text in _entries(conversation, past, block):
+            if (hit := _hit(text, words)) is not None:
+                context.append(
+                    {"layer": block["layer"], "seq": seq, "kind": kind, "state": block["state"]} | hit
+                )
+                shown.add(seq)
+
+    def reason(record: Record) -> str:
+        marks = past.manifest["marks"]
+        if record.seq > past.manifest["through"]:
+            return "came after this request"
+        if record.seq < marks["start"]:
+            carried = marks["lost"] < record.seq and record.is_question
+            return "carried in the bridge" if carried else "before the window; read_record or search finds it"
+        clipped = {seq for block in past.manifest["blocks"] for seq in block.get("clipped", ())}
+        return "in a clipped part of this record" if record.seq in clipped else "on another branch"
+
+    return context, shown, reason
+
+
+def _in_files(workspace: Workspace, scope: Scope, words: str) -> Iterator[JsonObject]:
+    places = [("result", workspace.results(scope).folder, [r.name for r in workspace.results(scope).all()])]
+    files = workspace.files(scope)
+    places.append(("file", files.folder, [file.name for file in files.all()]))
+    for kind, folder, names in places:
+        for name in names:
+            path = folder / name
+            if path.is_file():
+                text = path.read_bytes().decode("utf-8", "replace")
+                if (hit := _hit(text, words)) is not None:
+                    yield {"kind": kind, "name": name, "line": text[: hit["at"]].count("\n") + 1} | hit
+
+
+def _hit(text: str, words: str) -> JsonObject | None:
+    """Where `words` first stand in `text`, with what is around them, and how often."""
+    at = text.lower().find(words.lower())
+    if at < 0:
+        return None
+    start = max(0, at - AROUND)
+    around = " ".join(text[start : at + len(words) + AROUND].split())
+    return {"at": at, "times": text.lower().count(words.lower()), "text": around}
