@@ -82,18 +82,10 @@ def _entries(
         return
     ranges = block["records"]
     for rendered in past.request.rendered:
-        for record in rendered.turn.records:
-            if (
-                not any(first <= record.seq <= last for first, last in ranges)
-                or record.seq not in rendered.seqs
-            ):
-                continue
-            for shaped in record.memo.values():
-                if isinstance(shaped, tuple) and hasattr(shaped[0], "message"):
-                    message = shaped[0].message
-                    kind = message["parts"][0].get("part_kind", "") if message["parts"] else ""
-                    yield record.seq, kind, "\n".join(texts(message))
-                    break
+        for seq, message in zip(rendered.seqs, rendered.shown, strict=True):
+            if any(first <= seq <= last for first, last in ranges):
+                kind = message["parts"][0].get("part_kind", "") if message["parts"] else ""
+                yield seq, kind, "\n".join(texts(message))
 
 
 def _section(request: Request, layer: str) -> str:

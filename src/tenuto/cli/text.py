@@ -1,0 +1,109 @@
+"""Every sentence the command line says, in English and Chinese.
+
+The language comes from `TENUTO_LANG` (`en` or `zh`), else from `LC_ALL` or `LANG`.
+"""
+
+from __future__ import annotations
+
+import os
+
+TEXTS: dict[str, tuple[str, str]] = {
+    "app": ("Tenuto keeps a conversation whole.", "Tenuto 让对话保持完整。"),
+    "demo": ("Run the demo; exit 0 only if every number is right.", "运行演示；所有数字都正确时才以 0 退出。"),
+    "demo_json": ("Write the demo's results as JSON to this file ('-' for output).", "把演示结果以 JSON 写入文件（'-' 表示输出）。"),
+    "chat": ("Talk to a thread; commands begin with /.", "与一个会话对话；以 / 开头的是命令。"),
+    "threads": ("List your threads.", "列出你的会话。"),
+    "context": ("Show what the model was given in a turn, layer by layer.", "按层显示某一轮给模型的内容。"),
+    "why": ("Where some words stand: in the context, the log, a file; and why not.", "某些词出现在哪里：上下文、日志、文件；以及为何没有。"),
+    "results": ("List a thread's saved results and files, or print one.", "列出会话保存的结果和文件，或打印其中一个。"),
+    "export": ("Write a thread as JSON Lines.", "把会话导出为 JSON Lines。"),
+    "import": ("Make a thread from an export.", "从导出文件建立会话。"),
+    "config": ("Settings.", "设置。"),
+    "config_show": ("Every setting with its value, unit and origin.", "每项设置的值、单位和来源。"),
+    "doctor": ("Check sandbox, models, MCP servers, disk and logs.", "检查沙箱、模型、MCP 服务器、磁盘和日志。"),
+    "repair": ("Write anew what can be recovered.", "重写可以恢复的内容。"),
+    "bench": ("Measurements, with the floor taken in the same run.", "测量，与同一次运行中的基准比较。"),
+    "sandbox": ("The sandbox's own Python environment.", "沙箱自己的 Python 环境。"),
+    "sandbox_setup": ("Build the sandbox's Python environment.", "构建沙箱的 Python 环境。"),
+    "opt_json": ("Print JSON.", "输出 JSON。"),
+    "opt_workspace": ("Workspace.", "工作区。"),
+    "opt_user": ("User.", "用户。"),
+    "opt_home": ("Folder of all data (default ~/.tenuto).", "数据目录（默认 ~/.tenuto）。"),
+    "opt_thread": ("Thread; a new one unless given.", "会话；不给出则新建。"),
+    "opt_model": ("Model, for example openai:gpt-5 or demo.", "模型，例如 openai:gpt-5 或 demo。"),
+    "opt_message": ("Send this one message and end.", "只发送这一条消息后结束。"),
+    "opt_yes": ("Allow tools that need approval.", "允许需要批准的工具。"),
+    "arg_thread": ("Thread.", "会话。"),
+    "arg_turn": ("Turn; the newest unless given.", "轮次；不给出则为最新一轮。"),
+    "arg_words": ("Words to look for.", "要查找的词。"),
+    "arg_name": ("Name of a result or file.", "结果或文件的名字。"),
+    "arg_file": ("File ('-' for standard input or output).", "文件（'-' 表示标准输入或输出）。"),
+    "opt_texts": ("Show the exact texts.", "显示原文。"),
+    "opt_step": ("Model request within the turn, from 0; the last unless given.", "该轮中的第几次请求，从 0 起；默认最后一次。"),
+    "chat_start": ("Thread {thread}, model {model}. /help shows the commands, Ctrl-C stops an answer.", "会话 {thread}，模型 {model}。/help 查看命令，Ctrl-C 停止回答。"),
+    "chat_demo": ("The model is the rule-based demo, and its energy data is connected. Choose another with /model.", "当前是规则演示模型，已连接能耗数据。用 /model 选择其他模型。"),
+    "chat_help": (
+        "/context [TURN]  what the model was given\n/files           results and files\n/model [NAME]    show or change the model\n/help            this list\n/quit            end",
+        "/context [轮次]  给模型的内容\n/files           结果和文件\n/model [名字]    查看或更换模型\n/help            本列表\n/quit            结束",
+    ),
+    "chat_unknown": ("Unknown command {command}; /help lists them.", "未知命令 {command}；/help 查看命令。"),
+    "model_now": ("Model: {model}", "模型：{model}"),
+    "stopping": ("stopping…", "正在停止…"),
+    "stopped": ("stopped; what came is kept", "已停止；已有内容已保留"),
+    "queued": ("waits behind {position} other message(s)", "前面还有 {position} 条消息"),
+    "attached": ("the long text was saved as {name}", "长文本已保存为 {name}"),
+    "saved": ("saved whole: {name}, {rows} rows", "已完整保存：{name}，{rows} 行"),
+    "file": ("file: {name}", "文件：{name}"),
+    "approve": ("Allow {tool}({arguments})? [y/N] ", "允许 {tool}({arguments})？[y/N] "),
+    "usage": ("{input} in ({cached} cached), {output} out, {requests} request(s)", "输入 {input}（缓存 {cached}），输出 {output}，{requests} 次请求"),
+    "partial": ("coverage: partial; some of your earlier words had no room", "覆盖不全：部分较早的话放不下"),
+    "no_threads": ("No threads yet. Start one with `tenuto chat`.", "还没有会话。用 `tenuto chat` 开始。"),
+    "no_results": ("Nothing is saved in this thread.", "该会话没有保存的内容。"),
+    "col_thread": ("thread", "会话"), "col_title": ("title", "标题"), "col_used": ("last used", "最近使用"), "col_state": ("state", "状态"),
+    "col_layer": ("layer", "层"), "col_tokens": ("tokens", "词元"), "col_records": ("records", "记录"), "col_source": ("source", "来源"),
+    "col_name": ("name", "名字"), "col_size": ("bytes", "字节"), "col_rows": ("rows", "行"), "col_expires": ("expires", "到期"), "col_from": ("from", "来自"),
+    "col_key": ("setting", "设置"), "col_value": ("value", "值"), "col_unit": ("unit", "单位"), "col_check": ("check", "检查"), "col_found": ("found", "结果"), "col_do": ("what to do", "怎么办"),
+    "layer_base": ("base rules", "基本规则"), "layer_tools": ("tools", "工具"), "layer_history": ("history", "历史"), "layer_clock": ("clock", "时间"),
+    "layer_bridge": ("bridge", "桥接"), "layer_task": ("task", "任务"), "layer_memory": ("memory", "记忆"), "layer_question": ("question", "问题"), "layer_turn": ("this turn", "本轮"),
+    "context_head": ("Turn {turn}, request {step} to {model}: about {used} of {window} tokens ({how}), coverage {coverage}", "第 {turn} 轮第 {step} 次请求（{model}）：约 {used} / {window} 词元（{how}），覆盖 {coverage}"),
+    "rebuilt": ("rebuilt from the log, byte for byte the request that was sent", "由日志重建，与当时发送的请求逐字节一致"),
+    "not_rebuilt": ("the log was changed since: this is not exactly the request that was sent", "日志此后有变化：与当时发送的请求不完全一致"),
+    "left_out": ("left out: #{first} to #{last} ({reason}; covered by {covered})", "未包含：#{first} 至 #{last}（{reason}；由 {covered} 覆盖）"),
+    "why_context": ("In the context of the newest turn:", "在最新一轮的上下文中："),
+    "why_log": ("In the log:", "在日志中："),
+    "why_results": ("In files:", "在文件中："),
+    "why_none": ("“{words}” stands nowhere in this thread.", "“{words}”在该会话中没有出现。"),
+    "in_context": ("in the context", "在上下文中"),
+    "exported": ("{thread}: {records} lines", "{thread}：{records} 行"),
+    "imported": ("{thread}: {records} records", "{thread}：{records} 条记录"),
+    "ok": ("ok", "正常"), "warning": ("warning", "警告"), "problem": ("problem", "问题"),
+    "doctor_good": ("Everything is in order.", "一切正常。"),
+    "doctor_bad": ("{count} problem(s).", "{count} 个问题。"),
+    "error": ("error", "错误"),
+    "do_next": ("what to do", "怎么办"),
+    "interrupted": ("interrupted", "已中断"),
+    "demo_title": ("Tenuto demo", "Tenuto 演示"),
+    "demo_rule": ("The model is rule-based and labelled so: it acts only on what stands in its request.", "模型是规则模型（非大语言模型）：它只依据请求中的内容行动。"),
+    "demo_turns": ("{count} turns about chart styling …", "{count} 轮图表样式对话……"),
+    "demo_expire": ("The saved files are made to expire.", "让已保存的文件过期。"),
+    "demo_thread_en": ("A second thread, in English", "第二个会话（英文）"),
+    "demo_thread_zh": ("A thread in Chinese", "中文会话"),
+    "demo_checks": ("What was promised", "所作承诺"),
+    "demo_good": ("Every number equals the one computed straight from the data set, and every promise held.", "所有数字都与直接由数据集计算的一致，所有承诺都已兑现。"),
+    "demo_bad": ("{count} did not hold.", "{count} 项未成立。"),
+    "demo_shown": ("shown", "显示"), "demo_truth": ("truth", "真值"),
+    "demo_context": ("The context of this turn", "这一轮的上下文"),
+    "demo_chart": ("chart", "图表"),
+}  # fmt: skip
+
+
+def language() -> str:
+    """`zh` or `en`."""
+    chosen = os.environ.get("TENUTO_LANG") or os.environ.get("LC_ALL") or os.environ.get("LANG") or ""
+    return "zh" if chosen.lower().startswith("zh") else "en"
+
+
+def t(key: str, **values: object) -> str:
+    """The sentence `key` in the user's language, with `values` filled in."""
+    english, chinese = TEXTS[key]
+    return (chinese if language() == "zh" else english).format(**values)

@@ -1,0 +1,280 @@
+"""The demo's story: questions to the rule-based model, and for each promise what was shown and what is true.
+
+Every number is compared with the one computed straight from the data set; the model itself knows no numbers.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Protocol
+
+from tenuto.agent.app import App, Workspace
+from tenuto.agent.events import Event, RequestSent, ToolReturned, TurnEnded
+from tenuto.agent.inspect import context_of, past_request
+from tenuto.codec import JsonObject, loads, now
+from tenuto.demo import energy
+from tenuto.errors import NotFound
+from tenuto.results.store import ResultStore
+from tenuto.scope import Scope
+
+MONTH, OTHER = "2026-10", "2026-09"
+STYLING_TURNS = 40
+HISTORY_TOKENS = 3_000
+"""Small, so that the first question leaves the window within the demo."""
+WORKSPACE = "demo"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One promise: what was shown, what is true."""
+
+    name: str
+    language: str
+    shown: Any
+    truth: Any
+
+    @property
+    def held(self) -> bool:
+        return self.shown == self.truth
+
+
+class Watcher(Protocol):
+    """Who follows the story: the terminal, or nobody."""
+
+    def heading(self, key: str, **values: object) -> None: ...
+
+    def question(self, text: str) -> None: ...
+
+    def event(self, event: Event) -> None: ...
+
+    def context(self, context: JsonObject) -> None: ...
+
+    def chart(self, path: Path) -> None: ...
+
+
+@dataclass(slots=True)
+class Told:
+    """What a turn brought."""
+
+    answer: str = ""
+    requests: list[JsonObject] = field(default_factory=list[JsonObject])
+    returned: list[ToolReturned] = field(default_factory=list[ToolReturned])
+
+    @property
+    def numbers(self) -> list[float]:
+        """The amounts of energy or money in the answer: those with two decimals."""
+        return [float(text.replace(",", "")) for text in re.findall(r"[0-9][0-9,]*\.[0-9]{2}\b", self.answer)]
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """The questions in one language."""
+
+    language: str
+    thread: str
+    heading: str
+    first: str
+    styles: Sequence[str]
+    again: str
+    compare: str
+    withdraw: str
+    requeried: str
+
+
+CHINESE = Script(
+    "zh",
+    "office-energy",
+    "demo_thread_zh",
+    "分析2026年10月办公楼的能耗，排除节假日，并画图",
+    ("把柱子的颜色改成{}", "标题的字体大一点，用{}", "图例放到{}", "坐标轴的网格改成{}"),
+    "按最新样式重新计算2026年10月的总量",
+    "把2026年10月和2026年9月对比一下",
+    "还是算上节假日吧，2026年10月总量是多少？",
+    "已重新查询",
+)
+ENGLISH = Script(
+    "en",
+    "office-energy-en",
+    "demo_thread_en",
+    "Analyse the energy use of the offices in October 2026, leave out public holidays, and draw a chart",
+    (
+        "Change the bar colour to {}",
+        "Use a bigger title font, {}",
+        "Put the legend at {}",
+        "Make the grid {}",
+    ),
+    "Now recompute the total for October 2026",
+    "Compare October 2026 with September 2026",
+    "Count the holidays after all: what is the total for October 2026?",
+    "queried again",
+)
+VARIANTS = ("teal", "amber", "slate", "rose", "moss", "indigo", "sand", "plum", "steel", "coral")
+
+
+def settings() -> JsonObject:
+    """The demo workspace: its energy server, two members, a small history budget."""
+    server = {"command": sys.executable, "args": ["-m", "tenuto.demo.server"], "prefix": ""}
+    members = {name: {"role": "member", "grants": ["python"]} for name in ("ming", "anna")}
+    return {"mcp": {"energy": server}, "members": members, "context": {"history_tokens": HISTORY_TOKENS}}
+
+
+async def tell(home: Path, watcher: Watcher) -> list[Check]:
+    """Run the story in both languages; returns every promise with what became of it."""
+    checks: list[Check] = []
+    async with App(home, overrides=settings()) as app:
+        workspace = app.workspace(WORKSPACE)
+        for script, user in ((CHINESE, "ming"), (ENGLISH, "anna")):
+            teller = _Teller(app, workspace, Scope(WORKSPACE, user, script.thread), script, watcher)
+            checks += await teller.run()
+        checks.append(_foreign(workspace))
+    return checks
+
+
+def _foreign(workspace: Workspace) -> Check:
+    """Anna asks for Ming's thread: for her it doesn't exist (I13)."""
+    try:
+        workspace.thread(Scope(WORKSPACE, "anna", CHINESE.thread))
+    except NotFound as error:
+        return Check("a foreign thread doesn't exist", "", error.code, "not_found")
+    return Check("a foreign thread doesn't exist", "", "found", "not_found")
+
+
+class _Teller:
+    """One language's thread, from the first question to the last."""
+
+    def __init__(
+        self, app: App, workspace: Workspace, scope: Scope, script: Script, watcher: Watcher
+    ) -> None:
+        self._app = app
+        self._workspace = workspace
+        self._scope = scope
+        self._script = script
+        self._watcher = watcher
+        self._checks: list[Check] = []
+        self._requests: list[JsonObject] = []
+        self._first_turn_end = 0
+
+    async def run(self) -> list[Check]:
+        self._watcher.heading(self._script.heading)
+        await self._first()
+        await self._styling()
+        await self._again()
+        await self._compare()
+        await self._withdrawn()
+        await self._expired()
+        self._whole_thread()
+        return self._checks
+
+    def _check(self, name: str, shown: Any, truth: Any) -> None:
+        self._checks.append(Check(name, self._script.language, shown, truth))
+
+    async def _ask(self, text: str, *, quiet: bool = False) -> Told:
+        told = Told()
+        if not quiet:
+            self._watcher.question(text)
+        async for event in self._app.send(self._scope, text, model="demo").events():
+            if not quiet:
+                self._watcher.event(event)
+            if isinstance(event, RequestSent):
+                told.requests.append(event.manifest)
+            elif isinstance(event, ToolReturned):
+                told.returned.append(event)
+            elif isinstance(event, TurnEnded):
+                told.answer = event.answer
+        self._requests += told.requests
+        return told
+
+    def _show_context(self) -> JsonObject:
+        conversation = self._workspace.conversation(self._workspace.thread(self._scope))
+        context = context_of(conversation, texts_too=True)
+        self._watcher.context(context)
+        return context
+
+    async def _first(self) -> None:
+        told = await self._ask(self._script.first)
+        self._check(
+            "the total over the whole result", told.numbers[:1], [energy.total(MONTH, holidays=False)]
+        )
+        saved = next(returned for returned in told.returned if returned.result)
+        content = self._workspace.results(self._scope).read(saved.result)
+        self._check(
+            "the saved result is the whole answer of the server", loads(content) == energy.rows(MONTH), True
+        )
+        names = [name for returned in told.returned for name in returned.files]
+        chart = self._workspace.files(self._scope).path(names[0]) if names else None
+        drawn = chart is not None and chart.read_bytes().startswith(b"\x89PNG")
+        self._check("the chart is a PNG of the conversation", drawn, True)
+        if chart is not None:
+            self._watcher.chart(chart)
+        thread = self._workspace.thread(self._scope)
+        self._first_turn_end = self._workspace.conversation(thread).log.last_seq
+        preview = max((returned.text.count('"kwh"') for returned in told.returned), default=0)
+        self._check("rows of the result that the model was shown", preview, 5)
+        self._show_context()
+
+    async def _styling(self) -> None:
+        self._watcher.heading("demo_turns", count=STYLING_TURNS)
+        for number in range(STYLING_TURNS):
+            style = self._script.styles[number % len(self._script.styles)]
+            await self._ask(style.format(VARIANTS[number % len(VARIANTS)]), quiet=True)
+
+    async def _again(self) -> None:
+        told = await self._ask(self._script.again)
+        self._check(
+            f"the total after {STYLING_TURNS} more turns",
+            told.numbers[:1],
+            [energy.total(MONTH, holidays=False)],
+        )
+        context = self._show_context()
+        bridge = [
+            entry["text"]
+            for block in context["blocks"]
+            if block["layer"] == "bridge"
+            for entry in block["entries"]
+        ]
+        carried = any(self._script.first in text for text in bridge)
+        self._check("the first question is carried word for word", carried, True)
+        self._check("the first turn left the window", context["marks"]["start"] > self._first_turn_end, True)
+
+    async def _compare(self) -> None:
+        told = await self._ask(self._script.compare)
+        truth = [energy.total(month, holidays=False) for month in (MONTH, OTHER)]
+        self._check("two months compared", told.numbers[:2], truth)
+
+    async def _withdrawn(self) -> None:
+        told = await self._ask(self._script.withdraw)
+        self._check(
+            "the total once holidays count again", told.numbers[:1], [energy.total(MONTH, holidays=True)]
+        )
+
+    async def _expired(self) -> None:
+        self._watcher.heading("demo_expire")
+        rules = self._workspace.settings.results
+        folder = self._workspace.results(self._scope).folder
+        later = ResultStore(folder, rules, clock=lambda: now() + timedelta(seconds=rules.ttl + 60))
+        later.all()
+        told = await self._ask(self._script.again)
+        queried = any(returned.tool.endswith("query_energy") for returned in told.returned)
+        self._check("an expired file is queried again", queried, True)
+        self._check("and the answer says so", self._script.requeried in told.answer, True)
+        self._check("the total from the new file", told.numbers[:1], [energy.total(MONTH, holidays=True)])
+
+    def _whole_thread(self) -> None:
+        history = [
+            sum(block["tokens"] for block in manifest["blocks"] if block["layer"] in ("history", "turn"))
+            for manifest in self._requests
+        ]
+        over = sum(tokens > HISTORY_TOKENS for tokens in history)
+        self._check(f"requests over the history budget, of {len(history)}", over, 0)
+        partial = sum(manifest["coverage"] == "partial" for manifest in self._requests)
+        self._check("requests that lost a question", partial, 0)
+        conversation = self._workspace.conversation(self._workspace.thread(self._scope))
+        same = [
+            past_request(conversation, manifest["turn"], manifest["step"]).same for manifest in self._requests
+        ]
+        self._check("requests that rebuild to the same bytes", sum(same), len(same))
