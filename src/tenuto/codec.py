@@ -9,7 +9,7 @@ import hashlib
 import os
 import time
 from datetime import UTC, datetime
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import orjson
 
@@ -19,8 +19,21 @@ JsonError = orjson.JSONDecodeError
 
 
 def dumps(value: Any) -> bytes:
-    """Compact JSON as UTF-8."""
-    return orjson.dumps(value)
+    """Compact JSON as UTF-8. A lone surrogate, which UTF-8 can't hold, becomes `?`."""
+    try:
+        return orjson.dumps(value)
+    except orjson.JSONEncodeError:
+        return orjson.dumps(_scrubbed(value))
+
+
+def _scrubbed(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, dict):
+        return {_scrubbed(key): _scrubbed(item) for key, item in cast("dict[Any, Any]", value).items()}
+    if isinstance(value, list | tuple):
+        return [_scrubbed(item) for item in cast("list[Any]", value)]
+    return value
 
 
 def dumps_pretty(value: Any) -> bytes:

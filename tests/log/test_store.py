@@ -295,6 +295,11 @@ def test_a_record_round_trips_whatever_its_message_holds(content, turn, tokens):
     assert record.dump().count(b"\n") == 1
 
 
+def test_a_lone_surrogate_is_logged_as_a_question_mark(log):
+    log.append([Draft(1, message=user("broken \ud83d emoji"))], epoch=1)
+    assert everything(ThreadLog(log.path))[0].message == user("broken ? emoji")
+
+
 def test_binary_content_is_stored_once_and_comes_back_byte_for_byte(tmp_path):
     blobs = Blobs(tmp_path / "blobs")
     image = {"kind": "binary", "data": "iVBORw0KGgo=", "media_type": "image/png"}

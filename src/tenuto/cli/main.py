@@ -176,9 +176,15 @@ def bench_threads(json: Json = False) -> None:
 
 @bench_app.command("tokens", help="Error of the token counts. 词元计数误差。")
 def bench_tokens(json: Json = False) -> None:
-    from tenuto.bench.tokens import measure
+    from tenuto.bench.tokens import as_rows, measure_all
+    from tenuto.cli.show import print_json
 
-    _print_bench(measure(), json)
+    found = measure_all()
+    if json:
+        print_json(found)
+        return
+    _print_bench(as_rows(found), json)
+    _print_bench(found["anchored"], json)
 
 
 @bench_app.command("cache", help="Share of the prompt a cache can serve. 可缓存的提示比例。")

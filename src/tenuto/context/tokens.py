@@ -36,7 +36,7 @@ def count(text: str) -> int:
     """o200k tokens of `text`. A lone surrogate counts as the replacement character it is sent as."""
     try:
         return cast("int", _vocabulary().count(text))
-    except UnicodeEncodeError:
+    except (UnicodeEncodeError, TypeError):
         return cast("int", _vocabulary().count(text.encode("utf-8", "replace").decode()))
 
 
