@@ -489,12 +489,9 @@ class BubblewrapSandbox:
 
     def _kill_children(self) -> None:
         """After every call only init and the worker may live: no daemon, no fork bomb goes on."""
-        while True:
-            others = [pid for pid in processes.descendants(self.init) if pid != self.worker]
-            if not any([processes.send(pid, signal.SIGKILL) for pid in others]):
-                return
-            if all(processes.start_time(pid) == "" or _is_zombie(pid) for pid in others):
-                return
+        while others := [pid for pid in processes.living(self.init) if pid != self.worker]:
+            for pid in others:
+                processes.send(pid, signal.SIGKILL)
 
     async def park(self) -> None:
         if self.alive:
@@ -651,13 +648,6 @@ async def _reaped(process: subprocess.Popen[bytes]) -> None:
         loop.remove_reader(descriptor)
         os.close(descriptor)
     process.wait()
-
-
-def _is_zombie(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except (FileNotFoundError, ProcessLookupError, IndexError):
-        return True
 
 
 def _link(source: Path, target: Path) -> None:

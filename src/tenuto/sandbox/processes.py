@@ -29,6 +29,19 @@ def descendants(init: int) -> list[int]:
     return found
 
 
+def living(init: int) -> list[int]:
+    """The descendants of `init` that can still run: zombies, which wait to be reaped, are left out."""
+    return [pid for pid in descendants(init) if state(pid) not in ("", "Z")]
+
+
+def state(pid: int) -> str:
+    """The kernel's letter for a process's state (`R`, `S`, `T`, `Z`…), empty if it is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError, IndexError):
+        return ""
+
+
 def start_time(pid: int) -> str:
     """The kernel's start tick of a process, empty if it is gone: tells a number from its reuse."""
     try:
