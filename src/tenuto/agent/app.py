@@ -16,10 +16,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from tenuto.agent.conversation import Conversation, RequestRules
+from tenuto.agent.conversation import TURN_ENDED, Conversation, RequestRules
 from tenuto.agent.events import Event, Queued, TurnEnded, TurnStarted
 from tenuto.agent.mcp import McpHub
-from tenuto.agent.models import LearnedWindows, find
+from tenuto.agent.models import LearnedWindows, ModelPool, find
 from tenuto.agent.tools import Approve, ToolPlace, offers
 from tenuto.agent.turn import TurnLoop
 from tenuto.codec import JsonObject, dumps
@@ -30,7 +30,7 @@ from tenuto.errors import SandboxUnavailable, TenutoError, ThreadBusy
 from tenuto.log.record import Record
 from tenuto.log.store import ThreadLog
 from tenuto.log.threads import Thread, Threads
-from tenuto.results.files import ThreadFiles
+from tenuto.results.files import ThreadFile, ThreadFiles
 from tenuto.results.offload import paste
 from tenuto.results.store import ResultStore
 from tenuto.sandbox.bubblewrap import BubblewrapEngine
@@ -118,6 +118,7 @@ class App:
         self._workspaces: dict[str, Workspace] = {}
         self._locks: dict[tuple[str, str], _TurnLock] = {}
         self._learned = LearnedWindows(home / "windows.json")
+        self._models = ModelPool()
         self._sandbox: asyncio.Task[Manager] | None = None
         self._turns: set[asyncio.Task[TurnEnded]] = set()
 
@@ -131,6 +132,7 @@ class App:
         await asyncio.gather(*self._turns, return_exceptions=True)
         for workspace in self._workspaces.values():
             await workspace.mcp.close()
+        await self._models.close()
         if self._sandbox is not None:
             try:
                 manager = await self._sandbox
@@ -227,7 +229,17 @@ class App:
         lock = self._locks.setdefault((scope.workspace, scope.thread), _TurnLock())
         path = workspace.threads.log_path(scope.thread).with_suffix(".turn")
         async with lock.held(path, workspace.settings.agent.queue, turn.emit):
-            loop = await self._prepare(turn, workspace, scope, thread, text, model, approve, parent)
+            settings = workspace.settings
+            shown, attached = paste(text, files=workspace.files(scope), rules=settings.results)
+            message = {"kind": "request", "parts": [{"part_kind": "user-prompt", "content": shown}]}
+            conversation = workspace.conversation(thread)
+            question = conversation.begin(message, zone=settings.agent.timezone, parent=parent)
+            if not thread.title:
+                workspace.threads.change(scope, title=" ".join(text.split())[:TITLE_CHARS])
+            try:
+                loop = await self._prepare(turn, workspace, scope, thread, question, model, approve, attached)
+            except TenutoError as error:
+                return _not_begun(turn, conversation, question, error)
             return await loop.run()
 
     async def _prepare(
@@ -236,21 +248,17 @@ class App:
         workspace: Workspace,
         scope: Scope,
         thread: Thread,
-        text: str,
+        question: Record,
         model: str | None,
         approve: Approve | None,
-        parent: Record | None,
+        attached: ThreadFile | None,
     ) -> TurnLoop:
+        """Everything a turn needs once its question is on record: model, sandbox, servers, rules."""
         settings = workspace.settings
         name = model or thread.model or settings.agent.model
         served = find(name, settings, self._learned)
+        built = self._models.get((workspace.name, name), served)
         conversation = workspace.conversation(thread)
-        shown, attached = paste(text, files=workspace.files(scope), rules=settings.results)
-        message = {"kind": "request", "parts": [{"part_kind": "user-prompt", "content": shown}]}
-        question = conversation.begin(message, zone=settings.agent.timezone, parent=parent)
-        if not thread.title:
-            workspace.threads.change(scope, title=" ".join(text.split())[:TITLE_CHARS])
-
         member = workspace.member(scope.user)
         sandbox, notices = await self._sandbox_for(member, settings)
         tools, unreachable = await workspace.mcp.tools(scope.user)
@@ -276,7 +284,7 @@ class App:
         )
         attachment = attached.name if attached else ""
         turn.emit(TurnStarted(question.turn, question.seq, name, attachment, [*notices, *unreachable]))
-        return TurnLoop(conversation, question.turn, served, rules, instructions, found, place, self._learned)
+        return TurnLoop(conversation, question.turn, built, rules, instructions, found, place, self._learned)
 
     async def _sandbox_for(self, member: Member, settings: Settings) -> tuple[Manager | None, list[str]]:
         if not member.has(PYTHON):
@@ -285,6 +293,24 @@ class App:
             return await self.sandbox(settings), []
         except SandboxUnavailable as error:
             return None, [f"{error.message}; {error.hint}"]
+
+
+def _not_begun(
+    turn: RunningTurn, conversation: Conversation, question: Record, error: TenutoError
+) -> TurnEnded:
+    """A turn that failed before its first request: the question stays, and the log says why."""
+    usage: JsonObject = {
+        "requests": 0,
+        "input_tokens": 0,
+        "cached_tokens": 0,
+        "output_tokens": 0,
+        "cost_usd": 0.0,
+    }
+    event = {"type": TURN_ENDED, "reason": "failed", "usage": usage, "error": error.as_json()}
+    conversation.note(question.turn, event)
+    ended = TurnEnded(question.turn, "failed", "", usage, error.as_json())
+    turn.emit(ended)
+    return ended
 
 
 def base_instructions(settings: Settings) -> str:

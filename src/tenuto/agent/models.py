@@ -51,6 +51,27 @@ class Served:
     """Makes the Pydantic AI model. Raises `ModelFailed` with what to do."""
 
 
+class ModelPool:
+    """Built models, kept for their connections; closed together."""
+
+    def __init__(self) -> None:
+        self._models: dict[object, Model] = {}
+
+    def get(self, key: object, served: Served) -> Model:
+        """The model of `served`, built once for each `key`. Raises `ModelFailed`."""
+        if key not in self._models:
+            self._models[key] = served.build()
+        return self._models[key]
+
+    async def close(self) -> None:
+        """Close the connections of all models."""
+        for model in self._models.values():
+            close = getattr(getattr(model, "client", None), "close", None)
+            if close is not None:
+                await close()
+        self._models.clear()
+
+
 class LearnedWindows:
     """True windows that providers told by refusing a request, kept over restarts."""
 

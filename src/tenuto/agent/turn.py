@@ -22,7 +22,7 @@ from tenuto.agent.events import (
     ToolReturned,
     TurnEnded,
 )
-from tenuto.agent.models import LearnedWindows, Served, request_settings, true_window, wants_cache_mark
+from tenuto.agent.models import LearnedWindows, request_settings, true_window, wants_cache_mark
 from tenuto.agent.tools import Offer, ToolPlace, as_tool
 from tenuto.codec import JsonError, JsonObject, loads
 from tenuto.context.assemble import Request
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from pydantic_ai import Agent
     from pydantic_ai.capabilities import AbstractCapability
     from pydantic_ai.messages import ModelMessage, ModelResponse
+    from pydantic_ai.models import Model
     from pydantic_ai.run import AgentRun
 
 SHOWN_CHARS = 2_000
@@ -77,7 +78,7 @@ class TurnLoop:
 
     conversation: Conversation
     turn: int
-    served: Served
+    model: Model
     rules: RequestRules
     instructions: str
     offers: Sequence[Offer]
@@ -113,7 +114,7 @@ class TurnLoop:
             if window is None:
                 raise
             window = window or int(self._used() * 0.8)
-            self.learned.learn(self.served.facts.name, window)
+            self.learned.learn(self.rules.model.name, window)
             output = min(self.rules.model.output, max(256, window // 4))
             self.rules = replace(self.rules, model=replace(self.rules.model, window=window, output=output))
             self._partial.clear()
@@ -137,17 +138,17 @@ class TurnLoop:
                     elif Agent.is_call_tools_node(node):
                         await self._stream_tools(node, run)
         except (AgentRunError, UserError, OSError) as error:
-            raise _as_failure(error, self.served.facts.name) from error
+            raise _as_failure(error, self.rules.model.name) from error
 
     def _agent(self) -> Agent[None, str]:
         from pydantic_ai import Agent
 
         return Agent(
-            self.served.build(),
+            self.model,
             instructions=self.instructions,
             tools=[as_tool(offer, self.place) for offer in self.offers],
             capabilities=[_capability(self)],
-            model_settings=cast("Any", request_settings(self.served.facts)),
+            model_settings=cast("Any", request_settings(self.rules.model)),
         )
 
     async def _stream_response(self, node: Any, run: AgentRun[None, str]) -> None:
@@ -279,7 +280,7 @@ class TurnLoop:
         """The request as Pydantic AI messages; each is converted once and kept while it is in the window."""
         from pydantic_ai.messages import ModelMessagesTypeAdapter
 
-        mark = request.head if wants_cache_mark(self.served.facts) and request.head else -1
+        mark = request.head if wants_cache_mark(self.rules.model) and request.head else -1
         converted: dict[int, tuple[JsonObject, ModelMessage]] = {}
         messages: list[ModelMessage] = []
         for at, message in enumerate(request.messages):

@@ -186,7 +186,7 @@ def decide(reading: Reading, tools: Sequence[str]) -> str | list[Call]:
         if _COST.search(question) and reading.tariff is None:
             calls.append(Call(query.replace("query_energy", "get_tariff"), {"month": months[0]}))
         return calls
-    if "run_python" not in tools:
+    if missing or "run_python" not in tools:
         return _cannot_compute(reading)
     if reading.computed is None:
         calls = []
