@@ -78,7 +78,7 @@ def _entries(
         yield 0, layer, (raw or b"").decode()
         return
     if layer in ("clock", "bridge", "task", "memory"):
-        yield 0, layer, _section(past.request, layer)
+        yield from ((0, layer, section.text) for section in past.request.sections if section.layer == layer)
         return
     ranges = block["records"]
     for rendered in past.request.rendered:
@@ -86,18 +86,6 @@ def _entries(
             if any(first <= seq <= last for first, last in ranges):
                 kind = message["parts"][0].get("part_kind", "") if message["parts"] else ""
                 yield seq, kind, "\n".join(texts(message))
-
-
-def _section(request: Request, layer: str) -> str:
-    """The text of one labelled piece of the block that rides with the question."""
-    whole = "\n".join(texts(request.messages[request.head]))
-    fenced = whole.split("\n", 1)[1] if "\n" in whole else whole
-    if layer == "clock":
-        return fenced.split("\n", 1)[0]
-    piece = fenced.partition(f"\n[{layer}] ")[2]
-    for other in ("\n\n[bridge] ", "\n\n[task] ", "\n\n[memory] ", "\n</context "):
-        piece = piece.split(other, 1)[0]
-    return piece
 
 
 def why(workspace: Workspace, scope: Scope, words: str, turn: int | None = None) -> JsonObject:

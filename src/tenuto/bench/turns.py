@@ -106,8 +106,7 @@ def measure_length(stored: int, repeats: int = 60) -> JsonObject:
         cold = _cold(path, stored)
         conversation = Conversation(ThreadLog(path), epoch=1)
         floor_path = Path(folder) / "floor.jsonl"
-        floor_lines = [line for number in range(80) for line in _floor_lines(rng, number)]
-        floor_path.write_bytes(b"".join(floor_lines))
+        floor_path.write_bytes(b"".join(line for number in range(80) for line in floor_lines(rng, number)))
         run_turn(conversation, turn_texts(rng, stored + 1))
         cpu: list[float] = []
         wall: list[float] = []
@@ -116,7 +115,7 @@ def measure_length(stored: int, repeats: int = 60) -> JsonObject:
         for number in range(stored + 2, stored + 2 + repeats):
             texts = turn_texts(rng, number)
             fresh += sum(len(dumps(text)) for text in texts)
-            lines = _floor_lines(rng, number)
+            lines = floor_lines(rng, number)
             floor.append(floor_once(floor_path, lines))
             began, began_cpu = time.perf_counter(), time.process_time()
             run_turn(conversation, texts)
@@ -140,7 +139,8 @@ def measure_length(stored: int, repeats: int = 60) -> JsonObject:
         }
 
 
-def _floor_lines(rng: random.Random, number: int) -> list[bytes]:
+def floor_lines(rng: random.Random, number: int) -> list[bytes]:
+    """The four lines of one floor turn."""
     asked, called, returned, answered = turn_texts(rng, number if number % 10 else number + 1)
     return [
         dumps(message) + b"\n"

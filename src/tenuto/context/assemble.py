@@ -1,4 +1,4 @@
-"""One model request: base rules, tools, history window, then the block with the question, under one budget.
+"""One model request: base rules, tools, bridge, history window, then the block with the question, in one budget.
 
 `assemble` is pure: the same inputs give the same bytes, and the manifest it returns names everything needed
 to build the request again from the log (I17). Costs O(turns in the window), not the length of the
@@ -103,13 +103,15 @@ class Request:
     predicted: int
     head: int
     """Index of the current question: everything before it is the stable prefix."""
+    sections: tuple[Section, ...]
+    """What the platform added to the user's messages."""
 
 
 def assemble(inputs: Inputs) -> Request:
     """Build the request. Raises `QuestionTooLarge` or `ContextUnfittable` (I8, I18)."""
     family = inputs.model.family
     reserved = min(inputs.settings.output_tokens, inputs.model.output) + inputs.model.thinking
-    window, block, bridged = _fit(inputs, reserved)
+    window, blocks, bridged = _fit(inputs, reserved)
     current = window.turns[-1]
 
     messages: list[JsonObject] = []
@@ -118,10 +120,12 @@ def assemble(inputs: Inputs) -> Request:
         messages.extend(rename_repeated(rendered.messages, used, str(rendered.turn.number)))
     head = len(messages)
     messages.extend(rename_repeated(current.messages, used, str(current.turn.number)))
-    messages[head] = with_block(messages[head], block)
+    messages[head] = with_block(messages[head], blocks.now)
+    if blocks.bridge is not None:
+        messages[0] = with_block(messages[0], blocks.bridge)
 
     history = window.history_tokens
-    summed = (inputs.fixed.cost + history + current.question_cost + block.cost).of(family)
+    summed = (inputs.fixed.cost + history + current.question_cost + blocks.cost).of(family)
     key = digest(
         [
             inputs.model.name,
@@ -146,7 +150,7 @@ def assemble(inputs: Inputs) -> Request:
         "through": current.turn.last_seq,
         "marks": window.marks.as_json(),
         "rules": inputs.settings.model_dump(),
-        "blocks": _blocks(inputs, window, block, family),
+        "blocks": _blocks(inputs, window, blocks, family),
         "left_out": _left_out(window, bridged, inputs),
         "budget": {
             "window": inputs.model.window,
@@ -156,15 +160,17 @@ def assemble(inputs: Inputs) -> Request:
             "used": predicted,
             "estimated_by": how,
         },
-        "prefix": _prefix(inputs, window, key, summed, family),
+        "prefix": _prefix(inputs, window, blocks, key, summed, family),
         "key": key,
         "summed": summed,
         "coverage": "partial" if window.marks.lost else "bridged" if bridged.records else "full",
-        "hash": digest([[r.digest for r in window.turns], block.text, used_ids(window.turns, used)]),
+        "hash": digest([[r.digest for r in window.turns], blocks.texts, used_ids(window.turns, used)]),
     }
     if inputs.expired:
         manifest["expired"] = sorted(inputs.expired)
-    return Request(messages, window.turns, window.marks, manifest, summed, key, predicted, head)
+    return Request(
+        messages, window.turns, window.marks, manifest, summed, key, predicted, head, blocks.sections
+    )
 
 
 def used_ids(turns: Sequence[Rendered], used: set[str]) -> list[str]:
@@ -172,8 +178,34 @@ def used_ids(turns: Sequence[Rendered], used: set[str]) -> list[str]:
     return sorted(used.difference(*(rendered.calls for rendered in turns)))
 
 
-def _fit(inputs: Inputs, reserved: int) -> tuple[Window, Block, Bridge]:
-    """Choose window and block together: turns that leave the window make the bridge, and so the block, grow.
+@dataclass(frozen=True, slots=True)
+class _Blocks:
+    """The fenced blocks of a request."""
+
+    bridge: Block | None
+    """In front of the window's first question; None if there is no bridge."""
+    now: Block
+    """In front of the current question."""
+
+    @property
+    def all(self) -> list[Block]:
+        return [self.now] if self.bridge is None else [self.bridge, self.now]
+
+    @property
+    def cost(self) -> Measure:
+        return total(block.cost for block in self.all)
+
+    @property
+    def texts(self) -> list[str]:
+        return [block.text for block in self.all]
+
+    @property
+    def sections(self) -> tuple[Section, ...]:
+        return tuple(section for block in self.all for section in block.sections)
+
+
+def _fit(inputs: Inputs, reserved: int) -> tuple[Window, _Blocks, Bridge]:
+    """Choose window and bridge together: turns that leave the window make the bridge grow.
 
     Each round can only drop more turns, so that the rounds end; the last bridge always matches the last
     window (I3).
@@ -182,8 +214,8 @@ def _fit(inputs: Inputs, reserved: int) -> tuple[Window, Block, Bridge]:
     uncovered = {record.seq: record for record in inputs.bridge if record.seq > inputs.covers_seq}
     while True:
         bridged = bridge_of([uncovered[seq] for seq in sorted(uncovered)], limit)
-        block = _block(inputs, bridged)
-        window = choose(inputs.turns, inputs.marks, _rules(inputs, reserved, block))
+        blocks = _make_blocks(inputs, bridged, inputs.turns[-1].records[0].id)
+        window = choose(inputs.turns, inputs.marks, _rules(inputs, reserved, blocks))
         known = len(uncovered)
         uncovered |= {
             record.seq: record
@@ -196,21 +228,25 @@ def _fit(inputs: Inputs, reserved: int) -> tuple[Window, Block, Bridge]:
             break
     lost = max([window.marks.lost, *(record.seq for record in bridged.left_out)])
     marks = replace(window.marks, lost=lost if lost > inputs.covers_seq else 0)
-    return Window(window.turns, marks, window.moved), block, bridged
+    blocks = _make_blocks(inputs, bridged, window.turns[0].turn.records[0].id)
+    return Window(window.turns, marks, window.moved), blocks, bridged
 
 
-def _block(inputs: Inputs, bridged: Bridge) -> Block:
-    sections = [clock_section(inputs.moment, inputs.zone)]
-    if (bridge := bridge_section(bridged)) is not None:
-        sections.append(bridge)
-    return block_of([*sections, *inputs.sections], inputs.turns[-1].records[0].id)
+def _make_blocks(inputs: Inputs, bridged: Bridge, first: str) -> _Blocks:
+    """`first` is the record id of the window's first question."""
+    now = [clock_section(inputs.moment, inputs.zone), *inputs.sections]
+    bridge = bridge_section(bridged)
+    return _Blocks(
+        block_of([bridge], first) if bridge is not None else None,
+        block_of(now, inputs.turns[-1].records[0].id),
+    )
 
 
-def _rules(inputs: Inputs, reserved: int, block: Block) -> WindowRules:
+def _rules(inputs: Inputs, reserved: int, blocks: _Blocks) -> WindowRules:
     """The window's rules; the history gets what the whole request leaves it (I8)."""
     settings, family, model = inputs.settings, inputs.model.family, inputs.model
     question = sum(record.tokens for record in inputs.turns[-1].questions)
-    room = model.window - reserved - inputs.fixed.cost.of(family) - block.cost.of(family) - question
+    room = model.window - reserved - inputs.fixed.cost.of(family) - blocks.cost.of(family) - question
     if room < 0:
         raise QuestionTooLarge(
             f"the question is {-room:,} tokens too large for {model.name}'s window of {model.window:,} tokens",
@@ -231,31 +267,36 @@ def _rules(inputs: Inputs, reserved: int, block: Block) -> WindowRules:
     )
 
 
-def _blocks(inputs: Inputs, window: Window, block: Block, family: Family) -> list[JsonObject]:
+def _blocks(inputs: Inputs, window: Window, blocks: _Blocks, family: Family) -> list[JsonObject]:
     current = window.turns[-1]
     older = [rendered for rendered in window.turns[:-1] if rendered.old]
     recent = [rendered for rendered in window.turns[:-1] if not rendered.old]
-    blocks = [
+    entries = [
         _entry("base", f"sha256:{inputs.fixed.instructions_hash}", inputs.fixed.instructions, family),
         _entry("tools", f"sha256:{inputs.fixed.tools_hash}", inputs.fixed.tools, family),
     ]
+    if blocks.bridge is not None:
+        entries.extend(_section_entry(section, family) for section in blocks.bridge.sections)
     for turns, note in ((older, "older turns"), (recent, "recent turns")):
         if turns:
-            blocks.append(_history_entry("history", turns, note, family))
-    for section in block.sections:
-        entry = _entry(section.layer, section.source, section.size, family)
-        if section.records:
-            spread = [[section.records[0], section.records[-1]]]
-            entry |= {"records": spread, "state": "bridge", "note": f"{len(section.records)} questions"}
-        blocks.append(entry)
+            entries.append(_history_entry("history", turns, note, family))
+    entries.extend(_section_entry(section, family) for section in blocks.now.sections)
     asked = [record.seq for record in current.turn.questions]
     question = _entry("question", "log", current.question_cost, family)
-    blocks.append(question | {"records": _ranges(asked)})
+    entries.append(question | {"records": _ranges(asked)})
     steps = [seq for seq in current.seqs if seq not in asked]
     if steps:
         entry = _history_entry("turn", [current], "steps of this turn", family)
-        blocks.append(entry | {"records": _ranges(steps), "tokens": current.cost.of(family)})
-    return blocks
+        entries.append(entry | {"records": _ranges(steps), "tokens": current.cost.of(family)})
+    return entries
+
+
+def _section_entry(section: Section, family: Family) -> JsonObject:
+    entry = _entry(section.layer, section.source, section.size, family)
+    if section.records:
+        spread = [[section.records[0], section.records[-1]]]
+        entry |= {"records": spread, "state": "bridge", "note": f"{len(section.records)} questions"}
+    return entry
 
 
 def _entry(layer: str, source: str, size: Measure, family: Family) -> JsonObject:
@@ -315,7 +356,9 @@ def _left_out(window: Window, bridged, inputs: Inputs) -> list[JsonObject]:
     return left
 
 
-def _prefix(inputs: Inputs, window: Window, key: str, summed: int, family: Family) -> JsonObject:
+def _prefix(
+    inputs: Inputs, window: Window, blocks: _Blocks, key: str, summed: int, family: Family
+) -> JsonObject:
     """The stable prefix (fixed parts and history), and the share of this request the previous one began with.
 
     Within a turn that is the whole previous request. At a turn's first request it ends before the last
@@ -328,9 +371,12 @@ def _prefix(inputs: Inputs, window: Window, key: str, summed: int, family: Famil
         if inputs.step > 0:
             stable = inputs.anchor.summed
         else:
-            stable += total(size for r in closed[:-1] for size in (r.cost, r.question_cost)).of(family)
+            kept = [size for r in closed[:-1] for size in (r.cost, r.question_cost)]
+            stable += total([*kept, *(b.cost for b in [blocks.bridge] if b is not None)]).of(family)
     return {
-        "hash": digest([*fixed, *(rendered.digest for rendered in closed)]),
+        "hash": digest(
+            [*fixed, blocks.bridge.text if blocks.bridge else "", *(rendered.digest for rendered in closed)]
+        ),
         "stable_share": round(stable / max(1, summed), 4),
     }
 

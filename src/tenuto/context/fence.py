@@ -1,7 +1,10 @@
-"""The block that rides with the question: the date, the bridge, the task, memory. Not logged.
+"""Fenced blocks: what the platform adds to the user's messages. Not logged.
 
-Each part is labelled with its authority. The fence's id comes from the turn's own record id, which no earlier
-text can know, and it is changed until no content contains it: text inside can't close the fence.
+Two places. The bridge stands in front of the window's first question: it changes only when the window steps,
+so that it belongs to the stable prefix. The clock, the task and memory ride with the current question.
+
+Each part is labelled with its authority. A fence's id comes from a record's id, which no text can know, and is
+changed until no content contains it: text inside can't close the fence.
 """
 
 from __future__ import annotations
@@ -115,7 +118,7 @@ FENCE_TOKENS = 40
 
 
 def block_of(sections: Sequence[Section], turn_id: str) -> Block:
-    """Fence `sections` for the turn whose question has record id `turn_id`."""
+    """Fence `sections` in front of the question whose record has id `turn_id`."""
     bodies = [
         f"{LABELS[section.layer]}\n{section.text}" if section.layer in LABELS else section.text
         for section in sections
