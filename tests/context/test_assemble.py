@@ -113,10 +113,10 @@ def grow(policy: str, turns: int, budget: int = 1_000):
     everything = records(
         *[[user(f"question {n} " + "blue " * 8), says(f"answer {n} " * 20)] for n in range(turns)]
     )
-    marks, requests, known = Marks(), [], []
+    marks, requests = Marks(), []
     for number in range(1, turns + 1):
         seen = [r for r in everything if r.turn < number or (r.turn == number and r.is_question)]
-        known = turns_of(seen, known)
+        known = turns_of(seen)
         shown = [turn for turn in known if turn.last_seq >= marks.start]
         bridge = [r for r in seen if r.is_question and marks.lost < r.seq < marks.start]
         request = assemble(inputs(turns=known[-len(shown) :], settings=rules, marks=marks, bridge=bridge))

@@ -8,7 +8,7 @@ No model library is imported.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
@@ -16,7 +16,7 @@ from tenuto.codec import JsonObject, parse_stamp
 from tenuto.context.assemble import Fixed, Inputs, ModelFacts, Request, assemble
 from tenuto.context.fence import Section
 from tenuto.context.tokens import Anchor, measure_message
-from tenuto.context.window import Marks, Turn, WindowRules, enough, turns_of
+from tenuto.context.window import Marks, Turn, WindowRules, enough, grown, turns_of
 from tenuto.errors import NotFound
 from tenuto.log.blobs import has_binary
 from tenuto.log.record import Draft, Record
@@ -47,7 +47,7 @@ class Conversation:
     def __init__(self, log: ThreadLog, *, epoch: int) -> None:
         self.log = log
         self.epoch = epoch
-        self._turns: list[Turn] = []
+        self._view: _View | None = None
         self._questions: tuple[tuple[int, int], list[Record]] | None = None
 
     # -- writing: each method is one durable append ---------------------------------------------------------
@@ -92,29 +92,31 @@ class Conversation:
 
     def request(self, rules: RequestRules, *, step: int) -> Request:
         """The next model request of the running turn, assembled from the log."""
-        records, marks, anchor, started = self._load(rules)
-        self._turns = turns_of(records, self._turns)
+        view = self._look(rules)
+        started = view.started
         zone = str(started.event.get("zone", "UTC")) if started and started.event else "UTC"
-        moment = parse_stamp(started.at if started else records[-1].at).astimezone(ZoneInfo(zone))
+        moment = parse_stamp(started.at if started else view.newest.at).astimezone(ZoneInfo(zone))
         request = assemble(
             Inputs(
-                turns=self._turns,
-                marks=marks,
+                turns=view.turns,
+                marks=view.marks,
                 fixed=rules.fixed,
                 model=rules.model,
                 settings=rules.settings,
                 moment=moment,
                 zone=zone,
-                bridge=self._bridge(marks),
+                bridge=self._bridge(view.marks),
                 covers_seq=rules.covers_seq,
                 sections=rules.sections,
                 expired=rules.expired,
-                anchor=anchor,
+                anchor=view.anchor,
                 step=step,
             )
         )
-        self._keep_bridge(marks, request)
-        self.log.forget_before(request.rendered[0].turn.first_seq - 1)
+        self._keep_bridge(view, request)
+        first = request.rendered[0].turn.first_seq
+        self._view = replace(view, turns=[turn for turn in view.turns if turn.last_seq >= first])
+        self.log.forget_before(first - 1)
         return request
 
     def _bridge(self, marks: Marks) -> list[Record]:
@@ -128,18 +130,31 @@ class Conversation:
             self._questions = (place, questions_between(older, marks))
         return self._questions[1]
 
-    def _keep_bridge(self, before: Marks, request: Request) -> None:
+    def _keep_bridge(self, view: _View, request: Request) -> None:
         """Carry the bridge over a move of the window, without reading the log again."""
         marks = request.marks
-        known = {record.seq: record for record in self._bridge(before)}
-        for turn in self._turns[:-1]:
+        if marks == view.marks:
+            return
+        known = {record.seq: record for record in self._bridge(view.marks)}
+        for turn in view.turns[:-1]:
             if turn.last_seq < marks.start:
                 known |= {record.seq: record for record in turn.questions}
         kept = [known[seq] for seq in sorted(known) if seq > marks.lost]
         self._questions = ((marks.start, marks.lost), kept)
 
-    def _load(self, rules: RequestRules) -> tuple[list[Record], Marks, Anchor | None, Record | None]:
-        """The records the window may need, the marks and the anchor of the newest request on this branch."""
+    def _look(self, rules: RequestRules) -> _View:
+        """The branch as the window may need it: what is in memory and what came since, else from the log."""
+        view = self._view
+        fresh = self.log.after(view.newest) if view is not None else None
+        if view is None or fresh is None:
+            return self._load(rules)
+        if not fresh:
+            return view
+        marks, anchor, started = _landmarks(fresh, view.marks, view.anchor, view.started)
+        return _View(grown(view.turns, fresh), marks, anchor, started, fresh[-1])
+
+    def _load(self, rules: RequestRules) -> _View:
+        """Read back from the tail as far as the newest request's window goes."""
         found: list[Marks] = []
         bound = enough(_reading_rules(rules), rules.settings.bridge_tokens)
 
@@ -151,10 +166,43 @@ class Conversation:
             return record.seq <= found[0].start and record.is_question
 
         records = self.log.back_to(stop)
-        marks = found[0] if found else Marks(lost=records[0].seq - 1 if records[0].parent else 0)
-        anchor = _anchor(records)
-        started = next((r for r in reversed(records) if r.event_type == TURN_STARTED), None)
-        return records, marks, anchor, started
+        start = Marks(lost=records[0].seq - 1 if records[0].parent else 0)
+        marks, anchor, started = _landmarks(records, start, None, None)
+        return _View(turns_of(records), marks, anchor, started, records[-1])
+
+
+@dataclass(frozen=True, slots=True)
+class _View:
+    """The newest part of the active branch, as the next request starts from it."""
+
+    turns: list[Turn]
+    marks: Marks
+    anchor: Anchor | None
+    started: Record | None
+    """The newest `turn_started`."""
+    newest: Record
+
+
+def _landmarks(
+    records: Sequence[Record], marks: Marks, anchor: Anchor | None, started: Record | None
+) -> tuple[Marks, Anchor | None, Record | None]:
+    """Marks and anchor of the newest request in `records`, and the newest start of a turn.
+
+    An anchor needs the usage that the response reported; a request without one leaves none behind.
+    """
+    manifest: JsonObject | None = None
+    for record in records:
+        if record.event_type == REQUEST and record.event is not None:
+            manifest = record.event["manifest"]
+            marks, anchor = Marks.from_json(record.event["manifest"]["marks"]), None
+        elif record.event_type == TURN_STARTED:
+            started = record
+        elif manifest is not None and record.message is not None and record.message["kind"] == "response":
+            usage = record.message.get("usage") or {}
+            if reported := int(usage.get("input_tokens") or 0):
+                anchor = Anchor(manifest["key"], reported, manifest["summed"])
+            manifest = None
+    return marks, anchor, started
 
 
 def _reading_rules(rules: RequestRules) -> WindowRules:
@@ -170,19 +218,6 @@ def _reading_rules(rules: RequestRules) -> WindowRules:
         family=rules.model.family,
         provider=rules.model.provider,
     )
-
-
-def _anchor(records: Sequence[Record]) -> Anchor | None:
-    """The newest request whose response reported its usage."""
-    reported = 0
-    for record in reversed(records):
-        if record.message is not None and record.message["kind"] == "response":
-            usage = record.message.get("usage") or {}
-            reported = int(usage.get("input_tokens") or 0)
-        elif record.event_type == REQUEST and record.event is not None:
-            manifest = record.event["manifest"]
-            return Anchor(manifest["key"], reported, manifest["summed"]) if reported else None
-    return None
 
 
 def questions_between(records: Sequence[Record], marks: Marks) -> list[Record]:

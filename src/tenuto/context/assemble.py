@@ -117,9 +117,9 @@ def assemble(inputs: Inputs) -> Request:
     messages: list[JsonObject] = []
     used: set[str] = set()
     for rendered in window.turns[:-1]:
-        messages.extend(rename_repeated(rendered.messages, used, str(rendered.turn.number)))
+        messages.extend(rename_repeated(rendered.messages, used, str(rendered.turn.number), rendered.calls))
     head = len(messages)
-    messages.extend(rename_repeated(current.messages, used, str(current.turn.number)))
+    messages.extend(rename_repeated(current.messages, used, str(current.turn.number), current.calls))
     messages[head] = with_block(messages[head], blocks.now)
     if blocks.bridge is not None:
         messages[0] = with_block(messages[0], blocks.bridge)

@@ -135,12 +135,17 @@ def call_ids(messages: Sequence[JsonObject]) -> list[str]:
     ]
 
 
-def rename_repeated(messages: list[JsonObject], used: set[str], mark: str) -> list[JsonObject]:
+def rename_repeated(
+    messages: list[JsonObject], used: set[str], mark: str, known: Sequence[str] | None = None
+) -> list[JsonObject]:
     """Give calls whose id is in `used` (or repeats here) a new id, with their results; adds to `used`.
 
-    `messages` are paired. `mark` (the turn's number) makes new ids the same in every request.
+    `messages` are paired; `known` are their call ids, if the caller has them. `mark` (the turn's number) makes
+    new ids the same in every request.
     """
-    identities = call_ids(messages)
+    identities = call_ids(messages) if known is None else known
+    if not identities:
+        return messages
     if len(set(identities)) == len(identities) and used.isdisjoint(identities):
         used.update(identities)
         return messages

@@ -41,28 +41,27 @@ class Turn:
         return self.records[-1].seq
 
 
-def turns_of(records: Iterable[Record], known: Sequence[Turn] = ()) -> list[Turn]:
-    """Group a branch's records into turns; keeps a `known` turn object (and its memo) that didn't change."""
-    by_number = {turn.number: turn for turn in known}
-    turns: list[Turn] = []
+def turns_of(records: Iterable[Record]) -> list[Turn]:
+    """Group a branch's records, oldest first, into turns."""
+    return grown([], records)
+
+
+def grown(turns: Sequence[Turn], records: Iterable[Record]) -> list[Turn]:
+    """`turns` with newer records of the same branch; turns that get none keep their object and its memo."""
+    made = list(turns)
     group: list[Record] = []
     for record in records:
         if record.message is None:
             continue
         if group and record.turn != group[0].turn:
-            turns.append(_turn(group, by_number))
+            made.append(Turn(group[0].turn, tuple(group)))
             group = []
+        if not group and made and made[-1].number == record.turn:
+            group = list(made.pop().records)
         group.append(record)
     if group:
-        turns.append(_turn(group, by_number))
-    return turns
-
-
-def _turn(group: list[Record], known: dict[int, Turn]) -> Turn:
-    old = known.get(group[0].turn)
-    if old is not None and len(old.records) == len(group) and old.records[-1] is group[-1]:
-        return old
-    return Turn(group[0].turn, tuple(group))
+        made.append(Turn(group[0].turn, tuple(group)))
+    return made
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +109,11 @@ class WindowRules:
     provider: str
     expired: frozenset[str] = frozenset()
 
+    @property
+    def shaping(self) -> tuple[object, ...]:
+        """All of the rules that a turn's shape depends on."""
+        return (self.recent_chars, self.old_chars, self.family, self.provider, self.expired)
+
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
@@ -139,12 +143,13 @@ def render(turn: Turn, marks: Marks, rules: WindowRules, *, closed: bool, image_
     """One turn under the marks. Memoised on the turn: the same marks give the same object."""
     old = turn.number < marks.clip
     skip = marks.start if turn.first_seq < marks.start <= turn.last_seq else 0
-    limit = rules.old_chars if old else rules.recent_chars
-    if not closed or not old:
-        limit = max(rules.old_chars, int(limit * SQUEEZE[marks.squeeze]))
-    tier = Tier(limit, image_room, closed, rules.provider, rules.expired)
-    key = (tier, skip, rules.family)
-    if (known := turn.memo.get(key)) is None:
+    squeeze = 0 if closed and old else marks.squeeze
+    key = (rules.shaping, old, skip, squeeze, closed, image_room)
+    known: Rendered | None = turn.memo.get(key)
+    if known is None:
+        limit = rules.old_chars if old else rules.recent_chars
+        limit = max(rules.old_chars, int(limit * SQUEEZE[squeeze]))
+        tier = Tier(limit, image_room, closed, rules.provider, rules.expired)
         turn.memo[key] = known = _render(turn, tier, skip, old, rules.family)
     return known
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
@@ -165,6 +166,14 @@ class ThreadLog:
             self._offsets[:0] = [offset for offset, _ in older]
             self._chain[:0] = [record for _, record in older]
         return list(self._chain)
+
+    def after(self, record: Record) -> list[Record] | None:
+        """What the active branch has after `record`, or None if `record` isn't in memory on that branch."""
+        self.refresh()
+        at = bisect_left(self._chain, record.seq, key=lambda known: known.seq)
+        if at < len(self._chain) and self._chain[at] is record:
+            return self._chain[at + 1 :]
+        return None
 
     def forget_before(self, seq: int) -> None:
         """Drop parsed records older than `seq` from memory. The file keeps them (I2)."""

@@ -72,6 +72,11 @@ ADVICE = (
     ),
     ("Creating new namespace failed", "user namespaces are off or exhausted here", "set sysctl user.max_user_namespaces"),
     ("No permissions to creat", "user namespaces are off here", "set sysctl kernel.unprivileged_userns_clone=1"),
+    (
+        "unshare failed",
+        "root may not mount here, as in a default container",
+        "run Tenuto as an ordinary user",
+    ),
     ("execvp", "the sandbox's interpreter can't be executed", "run `tenuto sandbox setup`"),
     ("No such file or directory", "a file of the sandbox is missing", "run `tenuto sandbox setup`"),
 )  # fmt: skip
@@ -279,7 +284,7 @@ class BubblewrapSandbox:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 pass_fds=(theirs.fileno(), info_write, seccomp),
-                env={"PATH": "/usr/bin:/bin"},
+                env={"PATH": "/usr/bin:/bin:/usr/sbin:/sbin"},
                 cwd="/",
                 bufsize=0,
             )

@@ -59,7 +59,7 @@ def command(
     proc: bool = True,
     imports: Sequence[str] = WARM_IMPORTS,
 ) -> list[str]:
-    """The whole command line. As root, a first bubblewrap only mounts the sources where `uid` can reach them."""
+    """The whole command line. As root, the sources are first mounted where `uid` can reach them."""
     if not as_root:
         inner = _inner(sources, sources, limits, control, info, seccomp, proc, imports)
         return [str(sources.bwrap), *inner]
@@ -75,8 +75,6 @@ def command(
         slot=Path(STAGE, "slot"),
         fonts=Path(STAGE, "fonts"),
     )
-    outer = [str(sources.bwrap), "--die-with-parent", "--dev-bind", "/", "/"]
-    outer += ["--perms", "0755", "--tmpfs", STAGE]
     pairs = [
         (package, Path(STAGE, package.name)),
         (libraries, Path(STAGE, libraries.name)),
@@ -86,15 +84,32 @@ def command(
         (sources.slot, staged.slot),
         (sources.fonts, staged.fonts),
     ]
-    for source, target in pairs:
-        if source.exists():
-            outer += ["--ro-bind", str(source), str(target)]
-    outer += ["--", "/usr/bin/setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups"]
+    present = [(source, target) for source, target in pairs if source.exists()]
+    mounts = [word for source, target in present for word in (str(source), str(target))]
+    drop = ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups", "--"]
+    inner = _inner(sources, staged, limits, control, info, seccomp, proc, imports)
     return [
-        *outer,
-        str(staged.bwrap),
-        *_inner(sources, staged, limits, control, info, seccomp, proc, imports),
+        *("unshare", "--mount", "--propagation", "private", "--", "/bin/sh", "-c", _STAGE_SCRIPT, STAGE),
+        *(str(len(present)), *mounts, *drop, str(staged.bwrap), *inner),
     ]
+
+
+_STAGE_SCRIPT = """
+set -e
+mount -t tmpfs -o mode=0755,size=64k tmpfs "$0"
+left=$1; shift
+while [ "$left" -gt 0 ]; do
+  if [ -d "$1" ]; then mkdir -p "$2"; else : > "$2"; fi
+  mount --bind "$1" "$2"
+  shift 2; left=$((left - 1))
+done
+exec "$@"
+"""
+"""Runs as root in a mount namespace of its own: shows the sources below STAGE, then becomes the command.
+
+It replaces itself, so that bubblewrap's parent is the server. A process between them without the right to
+signal another user would keep the kernel from ending the sandbox when the server dies.
+"""
 
 
 def _inner(
