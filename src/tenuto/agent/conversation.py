@@ -16,7 +16,7 @@ from tenuto.codec import JsonObject, parse_stamp
 from tenuto.context.assemble import Fixed, Inputs, ModelFacts, Request, assemble
 from tenuto.context.fence import Section
 from tenuto.context.tokens import Anchor, measure_message
-from tenuto.context.window import Marks, Turn, WindowRules, enough, grown, turns_of
+from tenuto.context.window import Marks, Turn, enough, grown, turns_of
 from tenuto.errors import NotFound
 from tenuto.log.blobs import has_binary
 from tenuto.log.record import Draft, Record
@@ -48,7 +48,8 @@ class Conversation:
         self.log = log
         self.epoch = epoch
         self._view: _View | None = None
-        self._questions: tuple[tuple[int, int], list[Record]] | None = None
+        self._questions: tuple[tuple[int, int], list[tuple[int, Record]]] | None = None
+        self._moved = False
 
     # -- writing: each method is one durable append ---------------------------------------------------------
 
@@ -65,10 +66,18 @@ class Conversation:
         """Log a model response together with the manifest of its request, and events that settle with it."""
         drafts: list[Draft] = []
         if request is not None:
-            drafts.append(Draft(turn, event={"type": REQUEST, "manifest": request.manifest}))
+            drafts.append(Draft(turn, event=self._request_event(request)))
         drafts.append(self._draft(turn, message))
         drafts.extend(Draft(turn, event=event) for event in events)
         return self.log.append(drafts, epoch=self.epoch)
+
+    def _request_event(self, request: Request) -> JsonObject:
+        """The manifest, and where the bridge's lines are when this request moved the window."""
+        event: JsonObject = {"type": REQUEST, "manifest": request.manifest}
+        if self._moved and self._questions is not None:
+            event["bridge"] = [[record.seq, offset] for offset, record in self._questions[1]]
+        self._moved = False
+        return event
 
     def settle_results(self, turn: int, parts: Sequence[JsonObject]) -> list[Record]:
         """Log tool results that settled together, as one request message."""
@@ -105,7 +114,7 @@ class Conversation:
                 settings=rules.settings,
                 moment=moment,
                 zone=zone,
-                bridge=self._bridge(view.marks),
+                bridge=self._bridge(view),
                 covers_seq=rules.covers_seq,
                 sections=rules.sections,
                 expired=rules.expired,
@@ -119,15 +128,23 @@ class Conversation:
         self.log.forget_before(first - 1)
         return request
 
-    def _bridge(self, marks: Marks) -> list[Record]:
+    def _bridge(self, view: _View) -> list[Record]:
         """The questions that left the window and aren't covered; read from the log only in a fresh process.
 
         The place of a window's start decides all that lies before it, on any branch, so that it is a key.
         """
+        return [record for _, record in self._placed_bridge(view)]
+
+    def _placed_bridge(self, view: _View) -> list[tuple[int, Record]]:
+        marks = view.marks
         place = (marks.start, marks.lost)
         if self._questions is None or self._questions[0] != place:
-            older = self.log.questions_after(marks.lost) if marks.start else []
-            self._questions = (place, questions_between(older, marks))
+            found = self.log.read_at(view.bridge) if view.bridge is not None else None
+            if found is None:
+                older = self.log.questions_after(marks.lost) if marks.start else []
+                shown = {record.seq for record in questions_between([r for _, r in older], marks)}
+                found = [(offset, record) for offset, record in older if record.seq in shown]
+            self._questions = (place, found)
         return self._questions[1]
 
     def _keep_bridge(self, view: _View, request: Request) -> None:
@@ -135,12 +152,13 @@ class Conversation:
         marks = request.marks
         if marks == view.marks:
             return
-        known = {record.seq: record for record in self._bridge(view.marks)}
+        known = {record.seq: (offset, record) for offset, record in self._placed_bridge(view)}
         for turn in view.turns[:-1]:
             if turn.last_seq < marks.start:
-                known |= {record.seq: record for record in turn.questions}
+                known |= {record.seq: (self.log.offset_of(record), record) for record in turn.questions}
         kept = [known[seq] for seq in sorted(known) if seq > marks.lost]
         self._questions = ((marks.start, marks.lost), kept)
+        self._moved = True
 
     def _look(self, rules: RequestRules) -> _View:
         """The branch as the window may need it: what is in memory and what came since, else from the log."""
@@ -150,13 +168,12 @@ class Conversation:
             return self._load(rules)
         if not fresh:
             return view
-        marks, anchor, started = _landmarks(fresh, view.marks, view.anchor, view.started)
-        return _View(grown(view.turns, fresh), marks, anchor, started, fresh[-1])
+        return _seen(grown(view.turns, fresh), fresh, view)
 
     def _load(self, rules: RequestRules) -> _View:
         """Read back from the tail as far as the newest request's window goes."""
         found: list[Marks] = []
-        bound = enough(_reading_rules(rules), rules.settings.bridge_tokens)
+        bound = enough(rules.settings.history_tokens, rules.settings.bridge_tokens)
 
         def stop(record: Record) -> bool:
             if not found and record.event_type == REQUEST and record.event is not None:
@@ -166,9 +183,8 @@ class Conversation:
             return record.seq <= found[0].start and record.is_question
 
         records = self.log.back_to(stop)
-        start = Marks(lost=records[0].seq - 1 if records[0].parent else 0)
-        marks, anchor, started = _landmarks(records, start, None, None)
-        return _View(turns_of(records), marks, anchor, started, records[-1])
+        unknown = Marks(lost=records[0].seq - 1 if records[0].parent else 0)
+        return _seen(turns_of(records), records, _View([], unknown, None, None, None, records[-1]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,44 +196,33 @@ class _View:
     anchor: Anchor | None
     started: Record | None
     """The newest `turn_started`."""
+    bridge: list[tuple[int, int]] | None
+    """`(seq, offset)` of the bridged questions, as the last move of the window left them."""
     newest: Record
 
 
-def _landmarks(
-    records: Sequence[Record], marks: Marks, anchor: Anchor | None, started: Record | None
-) -> tuple[Marks, Anchor | None, Record | None]:
-    """Marks and anchor of the newest request in `records`, and the newest start of a turn.
+def _seen(turns: list[Turn], records: Sequence[Record], before: _View) -> _View:
+    """The view after `records`: marks, anchor and bridge of their newest request, and their newest start of a turn.
 
     An anchor needs the usage that the response reported; a request without one leaves none behind.
     """
+    marks, anchor, started, bridge = before.marks, before.anchor, before.started, before.bridge
     manifest: JsonObject | None = None
     for record in records:
-        if record.event_type == REQUEST and record.event is not None:
-            manifest = record.event["manifest"]
-            marks, anchor = Marks.from_json(record.event["manifest"]["marks"]), None
-        elif record.event_type == TURN_STARTED:
+        event = record.event
+        if event is not None and event["type"] == REQUEST:
+            manifest = event["manifest"]
+            marks, anchor = Marks.from_json(event["manifest"]["marks"]), None
+            if "bridge" in event:
+                bridge = [(seq, offset) for seq, offset in event["bridge"]]
+        elif event is not None and event["type"] == TURN_STARTED:
             started = record
         elif manifest is not None and record.message is not None and record.message["kind"] == "response":
             usage = record.message.get("usage") or {}
             if reported := int(usage.get("input_tokens") or 0):
                 anchor = Anchor(manifest["key"], reported, manifest["summed"])
             manifest = None
-    return marks, anchor, started
-
-
-def _reading_rules(rules: RequestRules) -> WindowRules:
-    settings = rules.settings
-    return WindowRules(
-        budget=settings.history_tokens,
-        trim_to=settings.trim_to,
-        policy=settings.policy,
-        recent_turns=settings.recent_turns,
-        recent_chars=settings.recent_result_chars,
-        old_chars=settings.old_result_chars,
-        images=settings.images,
-        family=rules.model.family,
-        provider=rules.model.provider,
-    )
+    return _View(turns, marks, anchor, started, bridge, records[-1])
 
 
 def questions_between(records: Sequence[Record], marks: Marks) -> list[Record]:
@@ -254,7 +259,7 @@ def rebuild(
         model=ModelFacts(
             manifest["model"], manifest["provider"], manifest["family"], budget["window"], budget["output"]
         ),
-        settings=ContextSettings(**manifest["rules"]),
+        settings=ContextSettings(**dict(zip(ContextSettings.model_fields, manifest["rules"], strict=True))),
         moment=datetime.fromisoformat(manifest["moment"]),
         zone=manifest["zone"],
         bridge=questions_between(branch, marks),

@@ -112,12 +112,9 @@ def assemble(inputs: Inputs) -> Request:
     family = inputs.model.family
     reserved = min(inputs.settings.output_tokens, inputs.model.output) + inputs.model.thinking
     window, blocks, bridged = _fit(inputs, reserved)
-    current = window.turns[-1]
-
-    messages: list[JsonObject] = []
-    used: set[str] = set()
-    for rendered in window.turns[:-1]:
-        messages.extend(rename_repeated(rendered.messages, used, str(rendered.turn.number), rendered.calls))
+    current, closed = window.current, window.closed
+    used = set(closed.used)
+    messages = list(closed.messages)
     head = len(messages)
     messages.extend(rename_repeated(current.messages, used, str(current.turn.number), current.calls))
     messages[head] = with_block(messages[head], blocks.now)
@@ -149,7 +146,7 @@ def assemble(inputs: Inputs) -> Request:
         "zone": inputs.zone,
         "through": current.turn.last_seq,
         "marks": window.marks.as_json(),
-        "rules": inputs.settings.model_dump(),
+        "rules": list(inputs.settings.model_dump().values()),
         "blocks": _blocks(inputs, window, blocks, family),
         "left_out": _left_out(window, bridged, inputs),
         "budget": {
@@ -164,18 +161,13 @@ def assemble(inputs: Inputs) -> Request:
         "key": key,
         "summed": summed,
         "coverage": "partial" if window.marks.lost else "bridged" if bridged.records else "full",
-        "hash": digest([[r.digest for r in window.turns], blocks.texts, used_ids(window.turns, used)]),
+        "hash": digest([closed.digest, current.digest, blocks.texts, sorted(used)]),
     }
     if inputs.expired:
         manifest["expired"] = sorted(inputs.expired)
     return Request(
         messages, window.turns, window.marks, manifest, summed, key, predicted, head, blocks.sections
     )
-
-
-def used_ids(turns: Sequence[Rendered], used: set[str]) -> list[str]:
-    """The call ids that had to be renamed, for the request's hash."""
-    return sorted(used.difference(*(rendered.calls for rendered in turns)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,11 +203,16 @@ def _fit(inputs: Inputs, reserved: int) -> tuple[Window, _Blocks, Bridge]:
     window (I3).
     """
     limit = inputs.settings.bridge_tokens
+    now = block_of(
+        [clock_section(inputs.moment, inputs.zone), *inputs.sections], inputs.turns[-1].records[0].id
+    )
+    first = inputs.turns[0].records[0].id
     uncovered = {record.seq: record for record in inputs.bridge if record.seq > inputs.covers_seq}
     while True:
         bridged = bridge_of([uncovered[seq] for seq in sorted(uncovered)], limit)
-        blocks = _make_blocks(inputs, bridged, inputs.turns[-1].records[0].id)
-        window = choose(inputs.turns, inputs.marks, _rules(inputs, reserved, blocks))
+        bridge = bridge_section(bridged)
+        spent = now.cost + block_of([bridge], first).cost if bridge is not None else now.cost
+        window = choose(inputs.turns, inputs.marks, _rules(inputs, reserved, spent))
         known = len(uncovered)
         uncovered |= {
             record.seq: record
@@ -228,25 +225,16 @@ def _fit(inputs: Inputs, reserved: int) -> tuple[Window, _Blocks, Bridge]:
             break
     lost = max([window.marks.lost, *(record.seq for record in bridged.left_out)])
     marks = replace(window.marks, lost=lost if lost > inputs.covers_seq else 0)
-    blocks = _make_blocks(inputs, bridged, window.turns[0].turn.records[0].id)
-    return Window(window.turns, marks, window.moved), blocks, bridged
+    shown = window.closed.rendered[0] if window.closed.rendered else window.current
+    blocks = _Blocks(block_of([bridge], shown.turn.records[0].id) if bridge is not None else None, now)
+    return replace(window, marks=marks), blocks, bridged
 
 
-def _make_blocks(inputs: Inputs, bridged: Bridge, first: str) -> _Blocks:
-    """`first` is the record id of the window's first question."""
-    now = [clock_section(inputs.moment, inputs.zone), *inputs.sections]
-    bridge = bridge_section(bridged)
-    return _Blocks(
-        block_of([bridge], first) if bridge is not None else None,
-        block_of(now, inputs.turns[-1].records[0].id),
-    )
-
-
-def _rules(inputs: Inputs, reserved: int, blocks: _Blocks) -> WindowRules:
+def _rules(inputs: Inputs, reserved: int, blocks: Measure) -> WindowRules:
     """The window's rules; the history gets what the whole request leaves it (I8)."""
     settings, family, model = inputs.settings, inputs.model.family, inputs.model
     question = sum(record.tokens for record in inputs.turns[-1].questions)
-    room = model.window - reserved - inputs.fixed.cost.of(family) - blocks.cost.of(family) - question
+    room = model.window - reserved - inputs.fixed.cost.of(family) - blocks.of(family) - question
     if room < 0:
         raise QuestionTooLarge(
             f"the question is {-room:,} tokens too large for {model.name}'s window of {model.window:,} tokens",
@@ -268,9 +256,9 @@ def _rules(inputs: Inputs, reserved: int, blocks: _Blocks) -> WindowRules:
 
 
 def _blocks(inputs: Inputs, window: Window, blocks: _Blocks, family: Family) -> list[JsonObject]:
-    current = window.turns[-1]
-    older = [rendered for rendered in window.turns[:-1] if rendered.old]
-    recent = [rendered for rendered in window.turns[:-1] if not rendered.old]
+    current = window.current
+    older = [rendered for rendered in window.closed.rendered if rendered.old]
+    recent = [rendered for rendered in window.closed.rendered if not rendered.old]
     entries = [
         _entry("base", f"sha256:{inputs.fixed.instructions_hash}", inputs.fixed.instructions, family),
         _entry("tools", f"sha256:{inputs.fixed.tools_hash}", inputs.fixed.tools, family),
@@ -365,18 +353,17 @@ def _prefix(
     closed turn, whose question then carried the block. When the marks moved, only the fixed parts are equal.
     """
     fixed = [inputs.fixed.instructions_hash, inputs.fixed.tools_hash]
-    closed = window.turns[:-1]
+    closed = window.closed.rendered
     stable = inputs.fixed.cost.of(family)
     if inputs.anchor is not None and inputs.anchor.key == key:
         if inputs.step > 0:
             stable = inputs.anchor.summed
         else:
-            kept = [size for r in closed[:-1] for size in (r.cost, r.question_cost)]
-            stable += total([*kept, *(b.cost for b in [blocks.bridge] if b is not None)]).of(family)
+            last = closed[-1].cost + closed[-1].question_cost if closed else Measure()
+            bridge = blocks.bridge.cost if blocks.bridge is not None else Measure()
+            stable += (window.closed.cost + bridge).of(family) - last.of(family)
     return {
-        "hash": digest(
-            [*fixed, blocks.bridge.text if blocks.bridge else "", *(rendered.digest for rendered in closed)]
-        ),
+        "hash": digest([*fixed, blocks.bridge.text if blocks.bridge else "", window.closed.digest]),
         "stable_share": round(stable / max(1, summed), 4),
     }
 

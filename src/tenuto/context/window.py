@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from tenuto.codec import JsonObject, digest
-from tenuto.context.pair import call_ids, pair_turn
+from tenuto.context.pair import call_ids, pair_turn, rename_repeated
 from tenuto.context.shape import Shaped, Tier, shape
 from tenuto.context.tokens import Family, Measure, images, measure_message, total
 from tenuto.errors import ContextUnfittable
@@ -217,18 +217,47 @@ def _chars(message: JsonObject) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
-    """What was chosen: the turns as rendered, oldest first, the marks, and whether they moved."""
+class Closed:
+    """The closed turns of a window, rendered, with what every request needs of them."""
 
-    turns: tuple[Rendered, ...]
+    rendered: tuple[Rendered, ...] = ()
+    cost: Measure = field(default_factory=Measure)
+    """Questions included."""
+    messages: tuple[JsonObject, ...] = ()
+    """With repeated call ids renamed."""
+    used: frozenset[str] = frozenset()
+    """The call ids of `messages`."""
+    digest: str = ""
+
+    def plus(self, rendered: Rendered) -> Closed:
+        used = set(self.used)
+        messages = rename_repeated(rendered.messages, used, str(rendered.turn.number), rendered.calls)
+        return Closed(
+            (*self.rendered, rendered),
+            total((self.cost, rendered.cost, rendered.question_cost)),
+            (*self.messages, *messages),
+            frozenset(used),
+            digest([self.digest, rendered.digest]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What was chosen: the closed turns and the current one as rendered, the marks, and whether they moved."""
+
+    closed: Closed
+    current: Rendered
     marks: Marks
     moved: bool
 
     @property
+    def turns(self) -> tuple[Rendered, ...]:
+        return (*self.closed.rendered, self.current)
+
+    @property
     def history_tokens(self) -> Measure:
         """Everything but the current question."""
-        closed = self.turns[:-1]
-        return total([*(r.cost for r in self.turns), *(r.question_cost for r in closed)])
+        return self.closed.cost + self.current.cost
 
 
 def choose(turns: Sequence[Turn], marks: Marks, rules: WindowRules) -> Window:
@@ -239,30 +268,58 @@ def choose(turns: Sequence[Turn], marks: Marks, rules: WindowRules) -> Window:
     current = turns[-1]
     if rules.policy == "sliding":
         marks = replace(marks, clip=max(0, current.number - rules.recent_turns + 1), squeeze=0)
-    shown = [turn for turn in turns if turn.last_seq >= marks.start or turn is current]
-    window = _render_all(shown, marks, rules)
-    if _cost(window, rules.family) <= rules.budget:
-        return Window(tuple(window), marks, moved=rules.policy == "sliding")
+    shown = [turn for turn in turns[:-1] if turn.last_seq >= marks.start]
+    window = _window(shown, current, marks, rules, moved=rules.policy == "sliding")
+    if window.history_tokens.of(rules.family) <= rules.budget:
+        return window
 
     target = rules.budget if rules.policy == "sliding" else int(rules.budget * rules.trim_to)
     clip = max(marks.clip, current.number - rules.recent_turns + 1)
     for squeeze in range(marks.squeeze, len(SQUEEZE)):
         trial = replace(marks, clip=clip, squeeze=squeeze)
-        trial, window = _drop_oldest(shown, trial, rules, target)
-        if _cost(window, rules.family) <= rules.budget:
-            return Window(tuple(window), trial, moved=True)
-    raise _unfittable(window[-1], rules)
+        window = _drop_oldest(shown, current, trial, rules, target)
+        if window.history_tokens.of(rules.family) <= rules.budget:
+            return window
+    raise _unfittable(window.current, rules)
 
 
-def _render_all(turns: Sequence[Turn], marks: Marks, rules: WindowRules) -> list[Rendered]:
-    rendered: list[Rendered] = []
-    room = rules.images
+def _window(
+    closed: Sequence[Turn], current: Turn, marks: Marks, rules: WindowRules, *, moved: bool
+) -> Window:
+    has = _images(current)
+    rendered = render(current, marks, rules, closed=False, image_room=min(has, rules.images))
+    return Window(_closed(closed, marks, rules, max(0, rules.images - has)), rendered, marks, moved)
+
+
+def _closed(turns: Sequence[Turn], marks: Marks, rules: WindowRules, room: int) -> Closed:
+    """Render the closed turns. Kept on the last of them: the next request adds at most one turn to it."""
+    if not turns:
+        return Closed()
+    if any(_images(turn) for turn in turns):
+        return _closed_with_images(turns, marks, rules, room)
+    key = ("closed", rules.shaping, marks.start, marks.clip, marks.squeeze, turns[0].number)
+    known: Closed | None = turns[-1].memo.get(key)
+    if known is None:
+        before: Closed | None = turns[-2].memo.pop(key, None) if len(turns) > 1 else Closed()
+        known, fresh = (Closed(), turns) if before is None else (before, turns[-1:])
+        for turn in fresh:
+            known = known.plus(render(turn, marks, rules, closed=True, image_room=0))
+        turns[-1].memo[key] = known
+    return known
+
+
+def _closed_with_images(turns: Sequence[Turn], marks: Marks, rules: WindowRules, room: int) -> Closed:
+    """Images are counted from the newest back, so that each turn's share depends on the later ones."""
+    rooms: list[int] = []
     for turn in reversed(turns):
         has = _images(turn)
-        rendered.append(render(turn, marks, rules, closed=turn is not turns[-1], image_room=min(has, room)))
+        rooms.append(min(has, room))
         room = max(0, room - has)
-    rendered.reverse()
-    return rendered
+    rooms.reverse()
+    closed = Closed()
+    for turn, share in zip(turns, rooms, strict=True):
+        closed = closed.plus(render(turn, marks, rules, closed=True, image_room=share))
+    return closed
 
 
 def _images(turn: Turn) -> int:
@@ -271,39 +328,33 @@ def _images(turn: Turn) -> int:
     return turn.memo["images"]
 
 
-def _cost(window: Sequence[Rendered], family: Family) -> int:
-    return total([*(r.cost for r in window), *(r.question_cost for r in window[:-1])]).of(family)
-
-
 def _drop_oldest(
-    turns: Sequence[Turn], marks: Marks, rules: WindowRules, target: int
-) -> tuple[Marks, list[Rendered]]:
+    closed: Sequence[Turn], current: Turn, marks: Marks, rules: WindowRules, target: int
+) -> Window:
     """Leave out whole turns, oldest first, then the current turn's oldest steps, until `target` holds.
 
     The current question and the newest step always stay.
     """
-    window = _render_all(turns, marks, rules)
-    spent = _cost(window, rules.family)
+    window = _window(closed, current, marks, rules, moved=True)
+    spent = window.history_tokens.of(rules.family)
     first = 0
-    while spent > target and first < len(window) - 1:
-        spent -= window[first].cost.of(rules.family) + window[first].question_cost.of(rules.family)
+    for rendered in window.closed.rendered:
+        if spent <= target:
+            break
+        spent -= rendered.cost.of(rules.family) + rendered.question_cost.of(rules.family)
         first += 1
-    current = turns[-1]
-    start = marks.start
-    if first:
-        start = window[first].turn.first_seq
-        if start < marks.start <= window[first].turn.last_seq:
-            start = marks.start
-    if spent > target and first == len(window) - 1:
+    if first == 0 and spent <= target:
+        return window
+    kept = closed[first:]
+    start = max(marks.start, kept[0].first_seq if kept else current.first_seq)
+    window = _window(kept, current, replace(marks, start=start), rules, moved=True)
+    if spent > target and not kept:
         steps = [record.seq for record in current.records if _starts_step(record) and record.seq >= start]
         for step in steps[1:]:
-            start = step
-            window = _render_all(turns[first:], replace(marks, start=start), rules)
-            spent = _cost(window, rules.family)
-            if spent <= target:
+            window = _window(kept, current, replace(marks, start=step), rules, moved=True)
+            if window.history_tokens.of(rules.family) <= target:
                 break
-    marks = replace(marks, start=start)
-    return marks, _render_all(turns[first:], marks, rules)
+    return window
 
 
 def _starts_step(record: Record) -> bool:
@@ -326,7 +377,7 @@ def _unfittable(current: Rendered, rules: WindowRules) -> ContextUnfittable:
     )
 
 
-def enough(rules: WindowRules, bridge_tokens: int) -> Callable[[Record], bool]:
+def enough(budget: int, bridge_tokens: int) -> Callable[[Record], bool]:
     """A stop condition for reading a log without marks back from its tail.
 
     Holds once more was read than any window and bridge can show.
@@ -339,7 +390,7 @@ def enough(rules: WindowRules, bridge_tokens: int) -> Callable[[Record], bool]:
         seen["records"] += 1
         least = 100 if len(record.message["parts"]) and not record.is_question else record.tokens
         seen["history"] += min(record.tokens, least)
-        if record.is_question and seen["history"] > rules.budget * 2:
+        if record.is_question and seen["history"] > budget * 2:
             seen["questions"] += record.tokens
         return record.is_question and (seen["questions"] > bridge_tokens or seen["records"] > 5_000)
 

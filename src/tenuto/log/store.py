@@ -42,6 +42,8 @@ class ThreadLog:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._file = str(path)
+        self._lock_file = str(path.with_suffix(".lock"))
         self.blobs = Blobs(path.with_suffix(".blobs"))
         self.gaps: list[Gap] = []
         """What was stepped over so far, without repeats."""
@@ -64,7 +66,7 @@ class ThreadLog:
     def refresh(self) -> None:
         """Take in what this or another process appended. Cost: the bytes appended since the last call."""
         try:
-            found = self.path.stat()
+            found = os.stat(self._file)
         except FileNotFoundError:
             self._reset()
             return
@@ -215,18 +217,36 @@ class ThreadLog:
         found.reverse()
         return found
 
-    def questions_after(self, seq: int) -> list[Record]:
-        """The questions of the active branch after record `seq`, oldest first.
+    def questions_after(self, seq: int) -> list[tuple[int, Record]]:
+        """`(offset, question)` of the active branch after record `seq`, oldest first.
 
         Lines that hold none are followed by their first bytes and not parsed. O(bytes after `seq`).
         """
         self.refresh()
-        found = [record for record in reversed(self._chain) if record.is_question and record.seq > seq]
+        known = zip(reversed(self._offsets), reversed(self._chain), strict=True)
+        found = [(at, record) for at, record in known if record.is_question and record.seq > seq]
         if not self._whole and (not self._chain or self._chain[0].seq > seq):
             start, want = self._oldest()
-            for _, record in self._walk(start, want, keep=lambda line: _QUESTION in line, after=seq):
-                found.append(record)
+            found.extend(self._walk(start, want, keep=lambda line: _QUESTION in line, after=seq))
         found.reverse()
+        return found
+
+    def offset_of(self, record: Record) -> int:
+        """Where the line of a record in memory begins, -1 if it isn't in memory."""
+        at = bisect_left(self._chain, record.seq, key=lambda known: known.seq)
+        return self._offsets[at] if at < len(self._chain) and self._chain[at] is record else -1
+
+    def read_at(self, places: Sequence[tuple[int, int]]) -> list[tuple[int, Record]] | None:
+        """The records at these `(seq, offset)`, or None if one isn't there. O(their bytes)."""
+        self.refresh()
+        found: list[tuple[int, Record]] = []
+        with self.path.open("rb") as stream:
+            for seq, offset in places:
+                stream.seek(max(0, offset))
+                record = self._parse(stream.readline(), near=seq)
+                if record is None or record.seq != seq:
+                    return None
+                found.append((offset, record))
         return found
 
     def _oldest(self) -> tuple[int, str | None]:
@@ -433,39 +453,13 @@ class ThreadLog:
         `parent` starts a branch behind that record; by default the active branch goes on. Raises
         `DiskFull`, and then the log is as before. Cost: the bytes of the records.
         """
-        created = not self.path.exists()
-        if created:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self._locked(), self.path.open("ab", buffering=0) as stream:
-            descriptor = stream.fileno()
-            self._repair(descriptor)
-            self.refresh()
-            before, previous = parent or self._head, self._last_seq
-            records: list[Record] = []
-            for draft in drafts:
-                previous += 1
-                record = Record(
-                    seq=previous,
-                    id=new_id(),
-                    parent=before,
-                    turn=draft.turn,
-                    at=stamp(),
-                    epoch=epoch,
-                    tokens=draft.tokens,
-                    message=draft.message,
-                    event=draft.event,
-                )
-                records.append(record)
-                before = record.id
-            lines = [record.dump() for record in records]
-            start = self._size
-            self._write(descriptor, b"".join(lines), start)
-            self._inode = os.fstat(descriptor).st_ino
-            for record, line in zip(records, lines, strict=True):
-                self._take(record, start)
-                start += len(line)
-            self._size = start
-        if created:
+        with _Lock(self._lock_file):
+            descriptor = os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+            try:
+                records = self._append(descriptor, drafts, epoch, parent)
+            finally:
+                os.close(descriptor)
+        if records and records[0].seq == 1:
             sync_dir(self.path.parent)
         return records
 
@@ -473,8 +467,39 @@ class ThreadLog:
         """Make the branch that ends in record `head` the active one ("go back")."""
         return self.append([Draft(turn, event={"type": BRANCH_SELECTED, "head": head})], epoch=epoch)[0]
 
-    def _locked(self) -> _Lock:
-        return _Lock(self.path.with_suffix(".lock"))
+    def _append(
+        self, descriptor: int, drafts: Sequence[Draft], epoch: int, parent: str | None
+    ) -> list[Record]:
+        found = os.fstat(descriptor)
+        if found.st_size != self._size or found.st_ino != self._inode:
+            self._repair(descriptor, found.st_size)
+            self.refresh()
+        before, previous, at = parent or self._head, self._last_seq, stamp()
+        records: list[Record] = []
+        for draft in drafts:
+            previous += 1
+            record = Record(
+                seq=previous,
+                id=new_id(),
+                parent=before,
+                turn=draft.turn,
+                at=at,
+                epoch=epoch,
+                tokens=draft.tokens,
+                message=draft.message,
+                event=draft.event,
+            )
+            records.append(record)
+            before = record.id
+        lines = [record.dump() for record in records]
+        start = self._size
+        self._write(descriptor, b"".join(lines), start)
+        self._inode = found.st_ino
+        for record, line in zip(records, lines, strict=True):
+            self._take(record, start)
+            start += len(line)
+        self._size = start
+        return records
 
     def _write(self, descriptor: int, raw: bytes, start: int) -> None:
         view = memoryview(raw)
@@ -488,16 +513,14 @@ class ThreadLog:
         self.fsyncs += 1
         self.bytes_written += len(raw)
 
-    def _repair(self, descriptor: int) -> None:
+    def _repair(self, descriptor: int, size: int) -> None:
         """Finish or put aside a last line that a crash cut short. The caller holds the lock."""
-        size = os.fstat(descriptor).st_size
-        if size == 0 or (size == self._size and os.fstat(descriptor).st_ino == self._inode):
+        if size == 0:
             return
-        with self.path.open("rb") as stream:
-            if os.pread(stream.fileno(), 1, size - 1) == b"\n":
-                return
-            end = self._whole_lines_end(stream.fileno(), size)
-            fragment = os.pread(stream.fileno(), size - end, end)
+        if os.pread(descriptor, 1, size - 1) == b"\n":
+            return
+        end = self._whole_lines_end(descriptor, size)
+        fragment = os.pread(descriptor, size - end, end)
         try:
             parse(fragment)
         except DamagedLine:
@@ -513,11 +536,16 @@ class ThreadLog:
 class _Lock:
     """The append lock of a log: held for one append, by one process."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: str) -> None:
         self._path = path
 
     def __enter__(self) -> None:
-        self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+        try:
+            self._descriptor = os.open(self._path, flags, 0o600)
+        except FileNotFoundError:
+            os.makedirs(os.path.dirname(self._path), exist_ok=True)
+            self._descriptor = os.open(self._path, flags, 0o600)
         fcntl.flock(self._descriptor, fcntl.LOCK_EX)
 
     def __exit__(self, *_: object) -> None:
