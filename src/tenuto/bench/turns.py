@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import random
-import resource
+import re
 import statistics
 import subprocess
 import sys
@@ -68,7 +68,7 @@ def fill(path: Path, turns: int, rng: random.Random) -> None:
         for message in (asked, called, {"kind": "request", "parts": [returned]}, answered):
             batch.append(Draft(number, message=message, tokens=_quick_tokens(message)))
         if len(batch) > 2_000:
-            log.append(batch, epoch=1)
+            log.forget_before(log.append(batch, epoch=1)[-1].seq)
             batch.clear()
     if batch:
         log.append(batch, epoch=1)
@@ -164,5 +164,7 @@ def cold_turn(path: str, stored: int) -> None:
     started = time.process_time()
     run_turn(Conversation(ThreadLog(Path(path)), epoch=1), texts)
     spent = (time.process_time() - started) * 1000
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    # Not ru_maxrss: it survives exec, and would show the memory of the process that started this one.
+    status = Path("/proc/self/status").read_text()
+    peak = int(re.search(r"VmHWM:\s+([0-9]+) kB", status)[1]) / 1024  # pyright: ignore[reportOptionalSubscript]
     sys.stdout.buffer.write(dumps({"cold_ms": round(spent, 3), "rss_mb": round(peak, 1)}))
