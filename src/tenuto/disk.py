@@ -9,7 +9,7 @@ import errno
 import fcntl
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -60,7 +60,7 @@ def sync_dir(path: Path) -> None:
 
 
 @contextmanager
-def locked(path: Path, *, shared: bool = False) -> Iterator[None]:
+def locked(path: Path, *, shared: bool = False) -> Generator[None]:
     """Hold an exclusive (or shared) lock that other processes on this machine respect.
 
     The lock file stays: removing it would let two holders lock two different files.

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
@@ -202,8 +202,15 @@ class Settings(BaseSettings):
     members: dict[str, MemberSettings] = {"local": MemberSettings(role="owner", grants=["python"])}
 
     @classmethod
-    def settings_customise_sources(cls, settings_cls: type[BaseSettings], **sources: Any) -> tuple[Any, ...]:
-        return (sources["init_settings"],)
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: Any,
+        env_settings: Any,
+        dotenv_settings: Any,
+        file_secret_settings: Any,
+    ) -> tuple[Any, ...]:
+        return (init_settings,)
 
     def people(self) -> dict[str, Member]:
         """The members, by user id."""
@@ -239,7 +246,7 @@ def load(home_dir: Path, workspace: str, overrides: Mapping[str, Any] | None = N
         if path.is_file():
             text = path.read_text("utf-8")
             layer = _read_toml(path, text)
-            _check(layer, lambda key, p=path, t=text: f"{p}:{_line_of(t, key)}")
+            _check(layer, _place_in(path, text))
             _merge(merged, layer)
             sources |= {key: f"{path}:{_line_of(text, key)}" for key, _ in _leaves(layer)}
     environment = _read_environment()
@@ -249,7 +256,7 @@ def load(home_dir: Path, workspace: str, overrides: Mapping[str, Any] | None = N
     if overrides:
         _merge(merged, overrides)
         sources |= {key: "caller" for key, _ in _leaves(overrides)}
-    settings = _check(merged, lambda key: sources.get(key, "settings"))
+    settings = _check(merged, lambda key: sources.get(str(key), "settings"))
     settings.people()
     for key, _ in _leaves(settings.model_dump()):
         sources.setdefault(key, "default")
@@ -272,16 +279,18 @@ def _read_environment() -> dict[str, Any]:
                     f"environment: {name} is not a setting",
                     hint="see `tenuto config show` for the names; sections are joined by two underscores",
                 )
-    return cast(
-        "dict[str, Any]", EnvSettingsSource(Settings, env_prefix=ENV_PREFIX, env_nested_delimiter="__")()
-    )
+    return EnvSettingsSource(Settings, env_prefix=ENV_PREFIX, env_nested_delimiter="__")()
+
+
+def _place_in(path: Path, text: str) -> Callable[[str], str]:
+    return lambda key: f"{path}:{_line_of(text, key)}"
 
 
 def _variable(key: str) -> str:
     return ENV_PREFIX + key.upper().replace(".", "__")
 
 
-def _check(values: Mapping[str, Any], place: Any) -> Settings:
+def _check(values: Mapping[str, Any], place: Callable[[str], str]) -> Settings:
     """Validate one layer so that an error can name its own file and line."""
     try:
         return Settings(**values)
@@ -329,7 +338,7 @@ def unit_of(key: str) -> str:
     if isinstance(model, type) and issubclass(model, BaseModel) and name in model.model_fields:
         extra = model.model_fields[name].json_schema_extra
         if isinstance(extra, dict):
-            return str(extra.get("unit") or "")
+            return str(cast("dict[str, Any]", extra).get("unit") or "")
     return ""
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from importlib.resources import files
@@ -350,7 +350,7 @@ class _TurnLock:
         self._waiting = 0
 
     @asynccontextmanager
-    async def held(self, path: Path, most: int, emit: Any) -> AsyncIterator[None]:
+    async def held(self, path: Path, most: int, emit: Any) -> AsyncGenerator[None]:
         if self._lock.locked():
             if self._waiting >= most:
                 raise ThreadBusy(
@@ -373,7 +373,7 @@ class _TurnLock:
 
 
 @asynccontextmanager
-async def _file_lock(path: Path) -> AsyncIterator[None]:
+async def _file_lock(path: Path) -> AsyncGenerator[None]:
     """The thread's turn lock for other processes; waiting happens outside the event loop."""
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

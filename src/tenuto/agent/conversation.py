@@ -218,7 +218,7 @@ def _seen(turns: list[Turn], records: Sequence[Record], before: _View) -> _View:
         elif event is not None and event["type"] == TURN_STARTED:
             started = record
         elif manifest is not None and record.message is not None and record.message["kind"] == "response":
-            usage = record.message.get("usage") or {}
+            usage: JsonObject = record.message.get("usage") or {}
             if reported := int(usage.get("input_tokens") or 0):
                 anchor = Anchor(manifest["key"], reported, manifest["summed"])
             manifest = None

@@ -5,7 +5,7 @@ Everything is rebuilt from the log and its manifests, so that it shows what was 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from tenuto.agent.app import Workspace, stored_fixed
@@ -114,13 +114,15 @@ def why(workspace: Workspace, scope: Scope, words: str, turn: int | None = None)
     }
 
 
-def _in_context(conversation: Conversation, words: str, turn: int | None):
+def _in_context(
+    conversation: Conversation, words: str, turn: int | None
+) -> tuple[list[JsonObject], set[int], Callable[[Record], str]]:
     context: list[JsonObject] = []
     shown: set[int] = set()
     try:
         past = past_request(conversation, turn)
     except NotFound:
-        return context, shown, lambda _: "no request was made yet"
+        return context, shown, _no_request
     for block in past.manifest["blocks"]:
         for seq, kind, text in _entries(conversation, past, block):
             if (hit := _hit(text, words)) is not None:
@@ -140,6 +142,10 @@ def _in_context(conversation: Conversation, words: str, turn: int | None):
         return "in a clipped part of this record" if record.seq in clipped else "on another branch"
 
     return context, shown, reason
+
+
+def _no_request(_: Record) -> str:
+    return "no request was made yet"
 
 
 def _in_files(workspace: Workspace, scope: Scope, words: str) -> Iterator[JsonObject]:

@@ -143,8 +143,10 @@ class TurnLoop:
     def _agent(self) -> Agent[None, str]:
         from pydantic_ai import Agent
 
-        return Agent(
+        return Agent[None, str](
             self.model,
+            output_type=str,
+            deps_type=type(None),
             instructions=self.instructions,
             tools=[as_tool(offer, self.place) for offer in self.offers],
             capabilities=[_capability(self)],
@@ -225,7 +227,7 @@ class TurnLoop:
                 self._emit(self._returned(raw, records[-1].seq))
 
     def _returned(self, part: JsonObject, seq: int) -> ToolReturned:
-        metadata = part.get("metadata") or {}
+        metadata: JsonObject = part.get("metadata") or {}
         name = str(metadata.get("result", ""))
         content = part.get("content")
         text = content if isinstance(content, str) else str(content)

@@ -13,7 +13,7 @@ import tempfile
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from tenuto.agent.conversation import TURN_ENDED, Conversation
 from tenuto.bench import workload
@@ -24,8 +24,15 @@ from tenuto.context.tokens import count, measure_message
 from tenuto.log.store import ThreadLog
 from tenuto.settings import ContextSettings
 
+if TYPE_CHECKING:
+    pass
+
+if TYPE_CHECKING:
+    import httpx2
+
 TURNS = 200
 SERVER_BUDGET = 6_000
+SERVER_WINDOW = 12_288
 SLIDING_TURNS = 12
 """Turns measured of the sliding window on the server, once it is full: each costs a whole prompt."""
 ANSWER_CHARS = 400
@@ -85,7 +92,7 @@ def served(policy: Policy) -> JsonObject:
     """What the model server's own prompt cache served."""
     from tenuto.bench.server import small_model
 
-    with small_model() as url, tempfile.TemporaryDirectory(prefix="tenuto-bench-") as folder:
+    with small_model(SERVER_WINDOW) as url, tempfile.TemporaryDirectory(prefix="tenuto-bench-") as folder:
         return asyncio.run(_served(policy, url, Path(folder)))
 
 
@@ -100,9 +107,10 @@ async def _served(policy: Policy, url: str, folder: Path) -> JsonObject:
     prompt = cached = measured = 0
     async with httpx2.AsyncClient(timeout=300) as client:
         for _ in range(TURNS):
-            turn = conversation.begin(workload.question(rng)).turn
+            asked = {"part_kind": "user-prompt", "content": workload.text(rng, 80, chinese=False)}
+            turn = conversation.begin({"kind": "request", "parts": [asked]}).turn
             request = conversation.request(rules, step=0)
-            answer = workload.text(rng, ANSWER_CHARS)
+            answer = workload.text(rng, ANSWER_CHARS, chinese=False)
             full = request.marks.start > 0
             if policy == "stepped" or full:
                 usage = await _ask(client, url, request)
@@ -116,7 +124,7 @@ async def _served(policy: Policy, url: str, folder: Path) -> JsonObject:
     return _row(policy, SERVER_BUDGET, "server", cached / prompt, measured)
 
 
-async def _ask(client, url: str, request: Request) -> JsonObject:
+async def _ask(client: httpx2.AsyncClient, url: str, request: Request) -> JsonObject:
     messages = [
         {
             "role": "user" if message["kind"] == "request" else "assistant",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,18 +24,17 @@ def weights() -> Path:
 
 
 @contextmanager
-def small_model(context: int = 8_192) -> Iterator[str]:
+def small_model(context: int = 8_192) -> Generator[str]:
     """Serve the model; gives the base URL of its OpenAI-compatible API (`…/v1`)."""
-    import xllamacpp
-
-    params: Any = xllamacpp.CommonParams()
+    library: Any = importlib.import_module("xllamacpp")
+    params: Any = library.CommonParams()
     params.model.path = str(weights())
     params.n_ctx = context
     params.n_parallel = 1
     params.use_jinja = True
     params.cpuparams.n_threads = 2
     params.verbosity = 0
-    server: Any = xllamacpp.Server(params)
+    server: Any = library.Server(params)
     try:
         yield f"{server.listening_address}/v1"
     finally:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import base64
 import hashlib
 import random
+from typing import Any, cast
 
 from tenuto.bench import workload
 from tenuto.codec import JsonObject
-from tenuto.context.tokens import Anchor, count, measure, measure_message, predict
+from tenuto.context.tokens import Anchor, Family, count, measure, measure_message, predict
 
 _CHINESE = (
     "上个月十二栋办公楼的用电量比前一个月下降了不少，主要原因是国庆长假期间大部分楼层停用了空调。"
@@ -43,9 +44,19 @@ def _samples() -> dict[str, str]:
 SAMPLES = _samples()
 
 
+FAMILIES: tuple[tuple[Family, str], ...] = (("qwen", "qwen3"), ("llama", "llama3"))
+"""Families whose own vocabulary is at hand to compare with."""
+
+
+def vocabulary(name: str) -> Any:
+    """A real tokenizer by name."""
+    import quicktok
+
+    return cast("Any", quicktok).get_encoding(name)
+
+
 def measure_kinds() -> list[JsonObject]:
     """Our o200k count against a second tokenizer, and the formulas against the families' own vocabularies."""
-    import quicktok
     from bpe_openai import get_encoding  # pyright: ignore[reportMissingTypeStubs]
 
     truth = get_encoding("o200k_base")
@@ -58,8 +69,8 @@ def measure_kinds() -> list[JsonObject]:
             "o200k": real,
             "error_o200k": _error(count(text), real),
         }
-        for family, name in (("qwen", "qwen3"), ("llama", "llama3")):
-            own = quicktok.get_encoding(name).count(text)
+        for family, name in FAMILIES:
+            own = vocabulary(name).count(text)
             row[f"error_{family}"] = _error(measure(text).of(family), own)
         rows.append(row)
     return rows
@@ -74,16 +85,14 @@ def measure_anchor(turns: int = 100) -> JsonObject:
 
     The provider adds a template of 1,200 tokens that it doesn't disclose, and eight tokens a message.
     """
-    import quicktok
-
-    vocabulary = quicktok.get_encoding("qwen3")
+    provider = vocabulary("qwen3")
     rng = random.Random(3)
     ours = theirs = 0
     anchor: Anchor | None = None
     errors: list[float] = []
     theirs = 1_200
     for number in range(turns):
-        messages = [
+        messages: list[JsonObject] = [
             workload.question(rng),
             workload.call(rng, f"c{number}"),
             {"kind": "request", "parts": [workload.result(rng, f"c{number}", 2_000)]},
@@ -92,7 +101,7 @@ def measure_anchor(turns: int = 100) -> JsonObject:
         for message in messages:
             ours += measure_message(message).of("qwen")
             texts = [str(part.get("content", part.get("args", ""))) for part in message["parts"]]
-            theirs += sum(vocabulary.count(text) for text in texts) + 8
+            theirs += sum(provider.count(text) for text in texts) + 8
         predicted, how = predict(ours, "same", anchor)
         if how == "anchor":
             errors.append((predicted - theirs) / theirs)

@@ -166,5 +166,5 @@ def cold_turn(path: str, stored: int) -> None:
     spent = (time.process_time() - started) * 1000
     # Not ru_maxrss: it survives exec, and would show the memory of the process that started this one.
     status = Path("/proc/self/status").read_text()
-    peak = int(re.search(r"VmHWM:\s+([0-9]+) kB", status)[1]) / 1024  # pyright: ignore[reportOptionalSubscript]
+    peak = int(re.findall(r"VmHWM:\s+([0-9]+) kB", status)[0]) / 1024
     sys.stdout.buffer.write(dumps({"cold_ms": round(spent, 3), "rss_mb": round(peak, 1)}))

@@ -10,12 +10,12 @@ _ZH = "上个月办公楼的能耗按建筑和小时汇总，排除节假日后�
 _EN = "The weekday load of the offices peaks at ten and falls after six; holidays are left out of the mean. "
 
 
-def text(rng: random.Random, chars: int) -> str:
-    """`chars` characters, about half of them Chinese."""
+def text(rng: random.Random, chars: int, *, chinese: bool = True) -> str:
+    """`chars` characters, about half of them Chinese unless that is switched off."""
     pieces: list[str] = []
     length = 0
     while length < chars:
-        source = _ZH if rng.random() < 0.5 else _EN
+        source = _ZH if chinese and rng.random() < 0.5 else _EN
         start = rng.randrange(len(source) // 2)
         piece = source[start : start + rng.randrange(12, 40)] + f" {rng.randrange(10_000)} "
         pieces.append(piece)

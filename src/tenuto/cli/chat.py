@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -154,7 +154,7 @@ class _Chat:
             for name in event.files:
                 folder = self._app.workspace(self._scope.workspace).files(self._scope).folder
                 self._dim("  " + t("file", name=folder / name))
-        else:
+        elif isinstance(event, TurnEnded):
             self._end(event)
 
     def _end(self, event: TurnEnded) -> None:
@@ -200,7 +200,7 @@ def _code(ended: TurnEnded | None) -> int:
 
 
 @contextlib.contextmanager
-def _interrupts(running: RunningTurn):
+def _interrupts(running: RunningTurn) -> Generator[None]:
     """Ctrl-C stops the turn rather than the program."""
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGINT, running.stop)

@@ -16,6 +16,8 @@ from tenuto.codec import JsonObject, new_id
 from tenuto.errors import NotFound
 from tenuto.log.transfer import export as export_lines
 from tenuto.log.transfer import import_thread
+from tenuto.results.files import ThreadFiles
+from tenuto.results.store import ResultStore
 from tenuto.scope import Scope, require
 from tenuto.settings import leaves, load, unit_of
 
@@ -121,7 +123,7 @@ def results(where: Where, thread: str, name: str | None, *, as_json: bool) -> No
     console().print(made, markup=False)
 
 
-def _content(store, files, name: str) -> bytes:
+def _content(store: ResultStore, files: ThreadFiles, name: str) -> bytes:
     try:
         return store.read(name)
     except NotFound as error:

@@ -11,7 +11,7 @@ import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 
@@ -207,7 +207,7 @@ def _print_bench(rows: Any, as_json: bool) -> None:
     if as_json:
         print_json(rows)
         return
-    listed = rows if isinstance(rows, list) else [rows]
+    listed = cast("list[dict[str, Any]]", rows if isinstance(rows, list) else [rows])
     made = table(*listed[0])
     for row in listed:
         made.add_row(*(str(value) for value in row.values()))

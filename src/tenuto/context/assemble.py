@@ -331,7 +331,7 @@ def _ranges(seqs: Sequence[int]) -> list[list[int]]:
     return ranges
 
 
-def _left_out(window: Window, bridged, inputs: Inputs) -> list[JsonObject]:
+def _left_out(window: Window, bridged: Bridge, inputs: Inputs) -> list[JsonObject]:
     left: list[JsonObject] = []
     start = window.marks.start
     if start > 1:

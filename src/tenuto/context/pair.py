@@ -181,10 +181,11 @@ def violations(messages: Sequence[JsonObject]) -> list[str]:
     """What in a request breaks I7, for tests and checks; empty for a valid one."""
     found: list[str] = []
     seen: set[str] = set()
+    nothing: JsonObject = {"kind": "request", "parts": []}
     for at, message in enumerate(messages):
         if message["kind"] == "response":
             wanted = call_ids([message])
-            following = messages[at + 1] if at + 1 < len(messages) else {"kind": "request", "parts": []}
+            following = messages[at + 1] if at + 1 < len(messages) else nothing
             given = [part["tool_call_id"] for part in following["parts"] if is_result(part)]
             if wanted != given:
                 found.append(f"message {at}: calls {wanted} are answered by {given}")
@@ -193,7 +194,7 @@ def violations(messages: Sequence[JsonObject]) -> list[str]:
                 found.append(f"message {at}: an id is used twice in {wanted}")
             seen.update(wanted)
         else:
-            previous = messages[at - 1] if at else {"kind": "request", "parts": []}
+            previous = messages[at - 1] if at else nothing
             if not call_ids([previous] if previous["kind"] == "response" else []):
                 found.extend(
                     f"message {at}: orphan {part['tool_call_id']}"

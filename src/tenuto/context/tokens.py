@@ -29,7 +29,7 @@ RESERVE = 1.10
 def _vocabulary() -> Any:
     import quicktok
 
-    return quicktok.get_encoding("o200k_base")
+    return cast("Any", quicktok).get_encoding("o200k_base")
 
 
 def count(text: str) -> int:
@@ -120,7 +120,8 @@ def family_of(model: str) -> Family:
         ("llama", "llama"),
         ("smollm", "llama"),
     )
-    return next((family for mark, family in marks if mark in name), "o200k")
+    found: list[Family] = [family for mark, family in marks if mark in name]
+    return found[0] if found else "o200k"
 
 
 def texts(message: JsonObject) -> Iterator[str]:

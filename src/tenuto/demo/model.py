@@ -30,7 +30,7 @@ _INCLUDE = re.compile(
     r"|(?<!不)(包含|包括|算上|计入|加上|加回)(法定|公共)?(节假日|假日|节日)",
     re.IGNORECASE,
 )
-_MONTHS = (
+_MONTHS: list[str] = list(
     "january february march april may june july august september october november december".split()  # noqa: SIM905
 )
 _MONTH = re.compile(

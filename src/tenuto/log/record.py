@@ -7,7 +7,7 @@ A record carries either `message` (Pydantic AI's `ModelMessage` JSON, kept as it
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from tenuto.codec import JsonError, JsonObject, dumps, loads
 from tenuto.errors import LogVersion, TenutoError
@@ -94,7 +94,11 @@ def parse(line: bytes) -> Record:
         raise DamagedLine(f"not JSON: {error}") from error
     if not isinstance(value, dict):
         raise DamagedLine("not an object")
-    version = value.get("v")  # pyright: ignore[reportUnknownVariableType]
+    return _read(cast("JsonObject", value))
+
+
+def _read(value: JsonObject) -> Record:
+    version = value.get("v")
     if isinstance(version, int) and version > VERSION:
         raise LogVersion(
             f"record version {version} is newer than this Tenuto reads ({VERSION})",

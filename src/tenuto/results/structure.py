@@ -243,7 +243,7 @@ def _join(types: Iterable[str]) -> str:
     return " or ".join(found) if found else "empty"
 
 
-def _row_preview(rows: Sequence[dict[str, Any]], limit: int) -> dict[str, str]:
+def _row_preview(rows: Sequence[dict[str, Any]], limit: int) -> dict[str, Any]:
     lines: list[str] = []
     length = 0
     for row in rows[:SAMPLE_ROWS]:
@@ -256,9 +256,7 @@ def _row_preview(rows: Sequence[dict[str, Any]], limit: int) -> dict[str, str]:
 
 
 def _cell(value: Any) -> Any:
-    text = (
-        value if isinstance(value, str) else dumps(value).decode() if isinstance(value, dict | list) else ""
-    )
+    text: str = value if isinstance(value, str) else dumps(value).decode()
     return f"{text[:CELL_CHARS]}…" if len(text) > CELL_CHARS else value
 
 

@@ -203,7 +203,7 @@ class BubblewrapEngine:
         reaped = 0
         for slot in self._run_dir.iterdir():
             try:
-                tag = loads((slot / "owner.json").read_bytes())
+                tag: JsonObject = loads((slot / "owner.json").read_bytes())
             except (OSError, JsonError):
                 tag = {}
             owner = tag.get("server", 0)
@@ -583,7 +583,7 @@ class _Output(asyncio.Protocol):
     """One output pipe: keeps the first bytes, counts all, and gives up on a flood."""
 
     def __init__(self, name: Stream, limits: Limits, flooded: Callable[[], None]) -> None:
-        self._name = name
+        self._name: Stream = name
         self._limits = limits
         self._flooded = flooded
         self._transport: asyncio.ReadTransport | None = None

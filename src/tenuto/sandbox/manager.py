@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from tenuto.codec import JsonError, dumps, loads
 from tenuto.disk import write_atomic
@@ -75,7 +76,7 @@ class Manager:
         self._clock = clock
         self._slots: dict[SandboxKey, _Slot] = {}
         self._spares: list[Sandbox] = []
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
         self._filling = 0
         self._closed = False
 
