@@ -48,6 +48,9 @@ async def test_openai_chat_parallel_calls_usage_and_cached_tokens(open_app):
     assert end.usage == {
         "requests": 2, "input_tokens": 460, "cached_tokens": 192, "output_tokens": 14, "cost_usd": None,
     }  # fmt: skip
+    assert provider.requests[0]["max_completion_tokens"] == 4_096, (
+        "the reserved output is what may be answered"
+    )
     second = provider.requests[1]["messages"]
     assert [m["role"] for m in second] == ["system", "user", "assistant", "tool", "tool"]
     assert [m["content"] for m in second[3:]] == ["a waited", "b waited"]

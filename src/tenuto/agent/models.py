@@ -215,21 +215,23 @@ def _other(target: str) -> Model:
         ) from error
 
 
-def request_settings(facts: ModelFacts) -> dict[str, Any]:
-    """Pydantic AI model settings of every request: the reserved output, cache marks where the provider has them.
+def request_settings(facts: ModelFacts, output: int) -> dict[str, Any]:
+    """Pydantic AI model settings of every request: at most the reserved output, cache marks where there are any.
 
     OpenAI: stateless replay, so that our log stays the only record. Anthropic: marks on instructions, tools
     and the newest message; `cache_mark` adds the one at the end of the stable prefix.
     """
+    common: dict[str, Any] = {"max_tokens": output}
     if facts.provider == "anthropic":
         return {
+            **common,
             "anthropic_cache_instructions": True,
             "anthropic_cache_tool_definitions": True,
             "anthropic_cache_messages": True,
         }
     if facts.provider == "openai" and facts.name.startswith("openai:"):
-        return {"openai_store": False}
-    return {}
+        return {**common, "openai_store": False}
+    return common
 
 
 def wants_cache_mark(facts: ModelFacts) -> bool:

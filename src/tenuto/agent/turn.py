@@ -25,7 +25,7 @@ from tenuto.agent.events import (
 from tenuto.agent.models import LearnedWindows, request_settings, true_window, wants_cache_mark
 from tenuto.agent.tools import Offer, ToolPlace, as_tool
 from tenuto.codec import JsonError, JsonObject, loads
-from tenuto.context.assemble import Request
+from tenuto.context.assemble import Request, reserved_output
 from tenuto.errors import ModelFailed, TenutoError
 from tenuto.log.blobs import has_binary
 
@@ -150,7 +150,10 @@ class TurnLoop:
             instructions=self.instructions,
             tools=[as_tool(offer, self.place) for offer in self.offers],
             capabilities=[_capability(self)],
-            model_settings=cast("Any", request_settings(self.rules.model)),
+            model_settings=cast(
+                "Any",
+                request_settings(self.rules.model, reserved_output(self.rules.model, self.rules.settings)),
+            ),
         )
 
     async def _stream_response(self, node: Any, run: AgentRun[None, str]) -> None:

@@ -110,7 +110,7 @@ class Request:
 def assemble(inputs: Inputs) -> Request:
     """Build the request. Raises `QuestionTooLarge` or `ContextUnfittable` (I8, I18)."""
     family = inputs.model.family
-    reserved = min(inputs.settings.output_tokens, inputs.model.output) + inputs.model.thinking
+    reserved = reserved_output(inputs.model, inputs.settings)
     window, blocks, bridged = _fit(inputs, reserved)
     current, closed = window.current, window.closed
     used = set(closed.used)
@@ -168,6 +168,11 @@ def assemble(inputs: Inputs) -> Request:
     return Request(
         messages, window.turns, window.marks, manifest, summed, key, predicted, head, blocks.sections
     )
+
+
+def reserved_output(model: ModelFacts, settings: ContextSettings) -> int:
+    """Tokens kept free for the answer and for thinking: what the model is asked to keep to."""
+    return min(settings.output_tokens, model.output) + model.thinking
 
 
 @dataclass(frozen=True, slots=True)
