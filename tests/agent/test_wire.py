@@ -188,6 +188,51 @@ async def test_anthropic_thinking_keeps_its_signature_within_the_turn(open_app, 
     assert check_anthropic(provider.requests[2]["messages"]) == []
 
 
+async def test_openai_responses_parallel_calls_and_errors(open_app, keys):
+    both = [call_item(f"fc_{n}", f"call_{n}", "wait", {"seconds": 0, "name": n}) for n in "ab"]
+    busy = error(503, {"error": {"message": "overloaded"}}, **{"retry-after-ms": "5"})
+    refused = error(400, {"error": {"message": "Unsupported value", "code": "invalid_value"}})
+    answers = [responses(both), busy, responses([message_item("msg_1", "both")]), refused]
+    with Provider(*answers) as provider:
+        keys(provider)
+        async with open_app(mcp={"s": stdio_server()}) as app:
+            end, _ = await ask(app, "wait for both", model="openai:gpt-5")
+            failed, _ = await ask(app, "again", model="openai:gpt-5")
+    assert end.answer == "both"
+    outputs = [
+        item["output"] for item in provider.requests[1]["input"] if item.get("type") == "function_call_output"
+    ]
+    assert outputs == ["a waited", "b waited"]
+    assert provider.requests[2] == provider.requests[1]
+    assert (failed.reason, failed.error["code"]) == ("failed", "model_failed") and "400" in failed.error[
+        "message"
+    ]
+
+
+async def test_anthropic_errors_are_retried_told_or_learned_from(open_app, keys, home):
+    def refusal(status: int, kind: str, message: str, **headers: str):
+        return error(status, {"type": "error", "error": {"type": kind, "message": message}}, **headers)
+
+    overloaded = refusal(529, "overloaded_error", "Overloaded", **{"retry-after-ms": "5"})
+    wrong_key = refusal(401, "authentication_error", "invalid x-api-key")
+    too_long = refusal(400, "invalid_request_error", "prompt is too long: 210000 tokens > 190000 maximum")
+    answers = [
+        overloaded,
+        anthropic([text_block("after all")]),
+        wrong_key,
+        too_long,
+        anthropic([text_block("cut")]),
+    ]
+    with Provider(*answers) as provider:
+        keys(provider)
+        async with open_app() as app:
+            model = "anthropic:claude-sonnet-4-6"
+            ends = [(await ask(app, text, model=model))[0] for text in ("one", "two", "three")]
+    assert [end.answer for end in ends] == ["after all", "", "cut"]
+    assert "check the key" in ends[1].error["hint"]
+    assert '"anthropic:claude-sonnet-4-6": 190000' in (home / "windows.json").read_text()
+
+
 async def test_cache_marks_stand_on_rules_tools_and_at_the_end_of_the_stable_prefix(open_app, keys):
     answers = [anthropic([text_block(f"answer {n}")]) for n in range(3)]
     with Provider(*answers) as provider:

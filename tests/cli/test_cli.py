@@ -238,6 +238,18 @@ def test_help_imports_nothing_heavy(run):
     assert "doctor" in done.stdout
 
 
+def test_every_error_code_has_a_meaning_in_chinese():
+    from tenuto import errors
+    from tenuto.cli.text import ERRORS_ZH
+
+    codes = {
+        kind.code
+        for kind in vars(errors).values()
+        if isinstance(kind, type) and issubclass(kind, errors.TenutoError)
+    }
+    assert codes <= set(ERRORS_ZH)
+
+
 def test_every_sentence_is_there_in_both_languages_with_the_same_gaps():
     for key, (english, chinese) in TEXTS.items():
         assert english and chinese, key

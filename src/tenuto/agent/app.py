@@ -40,6 +40,8 @@ from tenuto.scope import PYTHON, Member, Scope, check_id, member_of, require
 from tenuto.settings import Loaded, Settings, load
 
 TITLE_CHARS = 60
+IN_MEMORY = 256
+"""Conversations kept parsed in memory; an older one is read from its log again."""
 
 
 class Workspace:
@@ -72,6 +74,8 @@ class Workspace:
             log = ThreadLog(self.threads.log_path(thread.thread))
             known = Conversation(log, epoch=thread.epoch)
             self._conversations[thread.thread] = known
+            while len(self._conversations) > IN_MEMORY:
+                self._conversations.pop(next(iter(self._conversations)))
         return known
 
     def results(self, scope: Scope) -> ResultStore:

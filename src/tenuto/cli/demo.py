@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tenuto.agent.events import Event
 from tenuto.cli.show import console, plain, print_json, show_context, table
+from tenuto.cli.text import language as language_of_user
 from tenuto.cli.text import t
 from tenuto.codec import JsonObject, dumps, dumps_pretty
 from tenuto.demo.story import Check, tell
@@ -57,7 +58,8 @@ def _summary(checks: list[Check]) -> None:
     for check in checks:
         mark = "[green]✓[/]" if check.held else "[red]✗[/]"
         language = f" ({check.language})" if check.language else ""
-        made.add_row(mark, f"{check.name}{language}", _value(check.shown), _value(check.truth))
+        name = check.name_zh if language_of_user() == "zh" else check.name
+        made.add_row(mark, f"{name}{language}", _value(check.shown), _value(check.truth))
     out.print(made)
     failed = [check for check in checks if not check.held]
     if failed:

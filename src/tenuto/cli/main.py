@@ -15,7 +15,7 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from tenuto.cli.text import t
+from tenuto.cli.text import error_label, t
 from tenuto.errors import TenutoError
 
 app = typer.Typer(help=t("app"), no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
@@ -246,7 +246,7 @@ def main() -> None:
 def _fail(code: str, message: str, hint: str) -> None:
     from tenuto.cli.show import plain
 
-    line = f"{t('error')} [{code}]: {message}"
+    line = f"{error_label(code)}: {message}"
     if hint:
         line += f" — {t('do_next')}: {hint}"
     print(plain(" ".join(line.split())), file=sys.stderr)

@@ -97,6 +97,23 @@ TEXTS: dict[str, tuple[str, str]] = {
 }  # fmt: skip
 
 
+ERRORS_ZH: dict[str, str] = {
+    "error": "出错", "internal": "内部错误", "usage": "用法有误", "invalid_id": "标识无效", "settings_invalid": "设置有误",
+    "not_found": "找不到", "result_not_found": "找不到该结果", "forbidden": "没有权限", "thread_busy": "会话繁忙",
+    "log_version": "日志版本较新", "log_invalid": "不是日志", "question_too_large": "问题超出模型窗口",
+    "context_unfittable": "上下文放不下", "disk_full": "磁盘空间不足", "result_too_large": "结果超出配额",
+    "sandbox_unavailable": "沙箱不可用", "sandbox_busy": "沙箱繁忙", "sandbox_cleared": "会话已清除",
+    "model_failed": "模型调用失败", "tool_server_failed": "工具服务器失败", "stopped": "已停止", "damaged_line": "日志行已损坏",
+}  # fmt: skip
+"""What each error code means; the details that follow it are in English."""
+
+
+def error_label(code: str) -> str:
+    """`error [code]`, in Chinese with what the code means."""
+    meaning = f" {ERRORS_ZH[code]}" if language() == "zh" and code in ERRORS_ZH else ""
+    return f"{t('error')} [{code}]{meaning}"
+
+
 def language() -> str:
     """`zh` or `en`."""
     chosen = os.environ.get("TENUTO_LANG") or os.environ.get("LC_ALL") or os.environ.get("LANG") or ""

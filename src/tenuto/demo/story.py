@@ -29,14 +29,44 @@ HISTORY_TOKENS = 3_000
 WORKSPACE = "demo"
 
 
+CHECKS: dict[str, tuple[str, str]] = {
+    "whole": ("the total over the whole result", "对完整结果的总量"),
+    "saved": ("the saved result is the whole answer of the server", "保存的结果就是服务器的完整回答"),
+    "chart": ("the chart is a PNG of the conversation", "图表是该会话的 PNG 文件"),
+    "preview": ("rows of the result that the model was shown", "模型看到的结果行数"),
+    "again": ("the total after {n} more turns", "又过 {n} 轮之后的总量"),
+    "bridge": ("the first question is carried word for word", "第一个问题被逐字带上"),
+    "gone": ("the first turn left the window", "第一轮已离开窗口"),
+    "compare": ("two months compared", "两个月对比"),
+    "withdrawn": ("the total once holidays count again", "重新计入节假日后的总量"),
+    "requeried": ("an expired file is queried again", "过期文件被重新查询"),
+    "says": ("and the answer says so", "并且回答说明了这一点"),
+    "fresh": ("the total from the new file", "由新文件得到的总量"),
+    "budget": ("requests over the history budget, of {n}", "{n} 次请求中超出历史预算的次数"),
+    "lost": ("requests that lost a question", "丢失问题的请求数"),
+    "rebuilt": ("requests that rebuild to the same bytes, of {n}", "{n} 次请求中可重建为相同字节的次数"),
+    "foreign": ("a foreign thread doesn't exist", "别人的会话如同不存在"),
+}
+"""What is promised, in English and Chinese."""
+
+
 @dataclass(frozen=True, slots=True)
 class Check:
     """One promise: what was shown, what is true."""
 
-    name: str
+    key: str
     language: str
     shown: Any
     truth: Any
+    n: int = 0
+
+    @property
+    def name(self) -> str:
+        return CHECKS[self.key][0].format(n=self.n)
+
+    @property
+    def name_zh(self) -> str:
+        return CHECKS[self.key][1].format(n=self.n)
 
     @property
     def held(self) -> bool:
@@ -140,8 +170,8 @@ def _foreign(workspace: Workspace) -> Check:
     try:
         workspace.thread(Scope(WORKSPACE, "anna", CHINESE.thread))
     except NotFound as error:
-        return Check("a foreign thread doesn't exist", "", error.code, "not_found")
-    return Check("a foreign thread doesn't exist", "", "found", "not_found")
+        return Check("foreign", "", error.code, "not_found")
+    return Check("foreign", "", "found", "not_found")
 
 
 class _Teller:
@@ -170,8 +200,8 @@ class _Teller:
         self._whole_thread()
         return self._checks
 
-    def _check(self, name: str, shown: Any, truth: Any) -> None:
-        self._checks.append(Check(name, self._script.language, shown, truth))
+    def _check(self, key: str, shown: Any, truth: Any, n: int = 0) -> None:
+        self._checks.append(Check(key, self._script.language, shown, truth, n))
 
     async def _ask(self, text: str, *, quiet: bool = False) -> Told:
         told = Told()
@@ -197,24 +227,20 @@ class _Teller:
 
     async def _first(self) -> None:
         told = await self._ask(self._script.first)
-        self._check(
-            "the total over the whole result", told.numbers[:1], [energy.total(MONTH, holidays=False)]
-        )
+        self._check("whole", told.numbers[:1], [energy.total(MONTH, holidays=False)])
         saved = next(returned for returned in told.returned if returned.result)
         content = self._workspace.results(self._scope).read(saved.result)
-        self._check(
-            "the saved result is the whole answer of the server", loads(content) == energy.rows(MONTH), True
-        )
+        self._check("saved", loads(content) == energy.rows(MONTH), True)
         names = [name for returned in told.returned for name in returned.files]
         chart = self._workspace.files(self._scope).path(names[0]) if names else None
         drawn = chart is not None and chart.read_bytes().startswith(b"\x89PNG")
-        self._check("the chart is a PNG of the conversation", drawn, True)
+        self._check("chart", drawn, True)
         if chart is not None:
             self._watcher.chart(chart)
         thread = self._workspace.thread(self._scope)
         self._first_turn_end = self._workspace.conversation(thread).log.last_seq
         preview = max((returned.text.count('"kwh"') for returned in told.returned), default=0)
-        self._check("rows of the result that the model was shown", preview, 5)
+        self._check("preview", preview, 5)
         self._show_context()
 
     async def _styling(self) -> None:
@@ -225,11 +251,7 @@ class _Teller:
 
     async def _again(self) -> None:
         told = await self._ask(self._script.again)
-        self._check(
-            f"the total after {STYLING_TURNS} more turns",
-            told.numbers[:1],
-            [energy.total(MONTH, holidays=False)],
-        )
+        self._check("again", told.numbers[:1], [energy.total(MONTH, holidays=False)], STYLING_TURNS)
         context = self._show_context()
         bridge = [
             entry["text"]
@@ -238,19 +260,17 @@ class _Teller:
             for entry in block["entries"]
         ]
         carried = any(self._script.first in text for text in bridge)
-        self._check("the first question is carried word for word", carried, True)
-        self._check("the first turn left the window", context["marks"]["start"] > self._first_turn_end, True)
+        self._check("bridge", carried, True)
+        self._check("gone", context["marks"]["start"] > self._first_turn_end, True)
 
     async def _compare(self) -> None:
         told = await self._ask(self._script.compare)
         truth = [energy.total(month, holidays=False) for month in (MONTH, OTHER)]
-        self._check("two months compared", told.numbers[:2], truth)
+        self._check("compare", told.numbers[:2], truth)
 
     async def _withdrawn(self) -> None:
         told = await self._ask(self._script.withdraw)
-        self._check(
-            "the total once holidays count again", told.numbers[:1], [energy.total(MONTH, holidays=True)]
-        )
+        self._check("withdrawn", told.numbers[:1], [energy.total(MONTH, holidays=True)])
 
     async def _expired(self) -> None:
         self._watcher.heading("demo_expire")
@@ -260,9 +280,9 @@ class _Teller:
         later.all()
         told = await self._ask(self._script.again)
         queried = any(returned.tool.endswith("query_energy") for returned in told.returned)
-        self._check("an expired file is queried again", queried, True)
-        self._check("and the answer says so", self._script.requeried in told.answer, True)
-        self._check("the total from the new file", told.numbers[:1], [energy.total(MONTH, holidays=True)])
+        self._check("requeried", queried, True)
+        self._check("says", self._script.requeried in told.answer, True)
+        self._check("fresh", told.numbers[:1], [energy.total(MONTH, holidays=True)])
 
     def _whole_thread(self) -> None:
         history = [
@@ -270,11 +290,11 @@ class _Teller:
             for manifest in self._requests
         ]
         over = sum(tokens > HISTORY_TOKENS for tokens in history)
-        self._check(f"requests over the history budget, of {len(history)}", over, 0)
+        self._check("budget", over, 0, len(history))
         partial = sum(manifest["coverage"] == "partial" for manifest in self._requests)
-        self._check("requests that lost a question", partial, 0)
+        self._check("lost", partial, 0)
         conversation = self._workspace.conversation(self._workspace.thread(self._scope))
         same = [
             past_request(conversation, manifest["turn"], manifest["step"]).same for manifest in self._requests
         ]
-        self._check("requests that rebuild to the same bytes", sum(same), len(same))
+        self._check("rebuilt", sum(same), len(same), len(same))
