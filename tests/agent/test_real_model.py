@@ -31,7 +31,7 @@ async def test_one_conversation_streams_counts_and_is_served_from_the_prompt_cac
         responses = [
             r.message for r in conversation(app).log.scan() if r.message and r.message["kind"] == "response"
         ]
-        history = str(sent(app)[:-1])
+        history = [part["content"] for message in sent(app) for part in message["parts"]]
     assert [end.reason for end in ends] == ["answered"] * 3
     assert all(
         len(pieces) > 1 and "".join(pieces) == end.answer for pieces, end in zip(deltas, ends, strict=True)

@@ -91,6 +91,14 @@ def test_i3_when_the_bridge_is_full_the_manifest_says_partial_and_names_what_is_
     assert later.manifest["coverage"] == "partial"
 
 
+def test_i8_in_a_small_window_the_bridge_leaves_room_for_the_question():
+    turns = [*[[user("rule " * 300), says("ok " * 200)] for _ in range(8)], [user("again " * 300)]]
+    small = replace(MODEL, window=2_000, output=200)
+    request = assemble(inputs(*turns, model=small, settings=ContextSettings()))
+    assert request.summed <= 1_800 and request.manifest["coverage"] == "partial"
+    assert request.messages[-1]["parts"][0]["content"].rstrip().endswith("again")
+
+
 def test_what_a_summary_covers_is_not_bridged():
     turns = [[user("old rule"), says("ok")], *[filler() for _ in range(30)], [user("again")]]
     request = assemble(inputs(*turns, covers_seq=10_000))

@@ -11,7 +11,7 @@ from tenuto.agent.app import App, Workspace
 from tenuto.agent.inspect import context_of
 from tenuto.agent.inspect import why as why_of
 from tenuto.cli.show import console, plain, print_json, show_context, table
-from tenuto.cli.text import t
+from tenuto.cli.text import t, word
 from tenuto.codec import JsonObject, new_id
 from tenuto.errors import NotFound
 from tenuto.log.transfer import export as export_lines
@@ -86,11 +86,11 @@ def why(where: Where, thread: str, words: str, turn: int | None, *, as_json: boo
 
 def _context_line(entry: JsonObject) -> str:
     number = f"#{entry['seq']} " if entry["seq"] else ""
-    return f"{t('layer_' + entry['layer'])} {number}({entry['state']}): {entry['text']}"
+    return f"{t('layer_' + entry['layer'])} {number}({word(entry['state'])}): {entry['text']}"
 
 
 def _log_line(entry: JsonObject) -> str:
-    return f"#{entry['seq']} ({t('in_context') if entry['in_context'] else entry['reason']}): {entry['text']}"
+    return f"#{entry['seq']} ({t('in_context') if entry['in_context'] else word(entry['reason'])}): {entry['text']}"
 
 
 def _file_line(entry: JsonObject) -> str:
@@ -116,7 +116,12 @@ def results(where: Where, thread: str, name: str | None, *, as_json: bool) -> No
     for result in kept:
         rows = "" if result.rows is None else f"{result.rows:,}"
         made.add_row(
-            result.name, f"{result.bytes:,}", rows, result.state, plain(result.tool), result.expires[:16]
+            result.name,
+            f"{result.bytes:,}",
+            rows,
+            word(result.state),
+            plain(result.tool),
+            result.expires[:16],
         )
     for file in listed:
         made.add_row(plain(file.name), f"{file.bytes:,}", "", "", "", "")

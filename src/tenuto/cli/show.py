@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from tenuto.cli.text import t
+from tenuto.cli.text import t, word
 from tenuto.codec import JsonObject, dumps_pretty
 
 if TYPE_CHECKING:
@@ -74,8 +74,8 @@ def show_context(out: Console, context: JsonObject, *, texts: bool = False) -> N
         model=plain(context["model"]),
         used=f"{budget['used']:,}",
         window=f"{budget['window']:,}",
-        how=budget["estimated_by"],
-        coverage=context["coverage"],
+        how=word(budget["estimated_by"]),
+        coverage=word(context["coverage"]),
     )
     out.print(Text(head))
     out.print(_bar(context["blocks"]))
@@ -83,9 +83,8 @@ def show_context(out: Console, context: JsonObject, *, texts: bool = False) -> N
     for block in context["blocks"]:
         colour = LAYER_COLOURS.get(block["layer"], "white")
         name = Text(t(f"layer_{block['layer']}"), style=colour)
-        note = ", ".join(
-            part for part in (block["state"] if block["state"] != "whole" else "", block["note"]) if part
-        )
+        state = block["state"] if block["state"] not in ("whole", "bridge") else ""
+        note = ", ".join(word(part) for part in (state, block["note"]) if part)
         listing.add_row(
             name, f"{block['tokens']:,}", ranges(block["records"]), Text(plain(note), style="dim")
         )
@@ -95,8 +94,8 @@ def show_context(out: Console, context: JsonObject, *, texts: bool = False) -> N
             "left_out",
             first=left["from_seq"],
             last=left["to_seq"],
-            reason=left["reason"],
-            covered=left["covered_by"],
+            reason=word(left["reason"]),
+            covered=word(left["covered_by"]),
         )
         out.print(Text(line, style="dim"))
     if context["coverage"] == "partial":

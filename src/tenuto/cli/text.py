@@ -108,6 +108,27 @@ ERRORS_ZH: dict[str, str] = {
 """What each error code means; the details that follow it are in English."""
 
 
+WORDS_ZH: dict[str, str] = {
+    "older turns": "较早的轮次", "recent turns": "最近的轮次", "steps of this turn": "本轮的步骤", "clipped": "已截短",
+    "elided": "图片已省略", "bridge": "桥接", "full": "完整", "bridged": "含桥接", "partial": "不全", "window": "超出窗口",
+    "bridge_full": "桥接已满", "task": "任务", "log": "日志", "anchor": "按实际用量推算", "formula": "按公式估算",
+    "carried in the bridge": "由桥接带上", "came after this request": "在这次请求之后",
+    "before the window; read_record or search finds it": "在窗口之前；可用 read_record 查看",
+    "in a clipped part of this record": "在该记录被截短的部分", "on another branch": "在另一个分支上",
+    "no request was made yet": "还没有请求", "kept": "保留", "expired": "已过期", "evicted": "已清理", "ok": "正常",
+}  # fmt: skip
+"""Words of manifests and indexes, which are data, as the screen shows them."""
+
+
+def word(value: str) -> str:
+    """A word of our own data in the user's language."""
+    if language() != "zh":
+        return value
+    if value.endswith(" questions"):
+        return f"{value.removesuffix(' questions')} 个问题"
+    return WORDS_ZH.get(value, value)
+
+
 def error_label(code: str) -> str:
     """`error [code]`, in Chinese with what the code means."""
     meaning = f" {ERRORS_ZH[code]}" if language() == "zh" and code in ERRORS_ZH else ""

@@ -30,6 +30,8 @@ from tenuto.log.record import Record
 from tenuto.settings import ContextSettings
 
 MANIFEST_VERSION = 1
+BRIDGE_SHARE = 0.25
+"""Most of a small window's room that the bridge may take, so that history and answer have theirs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,11 +209,11 @@ def _fit(inputs: Inputs, reserved: int) -> tuple[Window, _Blocks, Bridge]:
     Each round can only drop more turns, so that the rounds end; the last bridge always matches the last
     window (I3).
     """
-    limit = inputs.settings.bridge_tokens
     now = block_of(
         [clock_section(inputs.moment, inputs.zone), *inputs.sections], inputs.turns[-1].records[0].id
     )
     first = inputs.turns[0].records[0].id
+    limit = min(inputs.settings.bridge_tokens, int(_room(inputs, reserved, now.cost) * BRIDGE_SHARE))
     uncovered = {record.seq: record for record in inputs.bridge if record.seq > inputs.covers_seq}
     while True:
         bridged = bridge_of([uncovered[seq] for seq in sorted(uncovered)], limit)
@@ -235,9 +237,9 @@ def _fit(inputs: Inputs, reserved: int) -> tuple[Window, _Blocks, Bridge]:
     return replace(window, marks=marks), blocks, bridged
 
 
-def _rules(inputs: Inputs, reserved: int, blocks: Measure) -> WindowRules:
-    """The window's rules; the history gets what the whole request leaves it (I8)."""
-    settings, family, model = inputs.settings, inputs.model.family, inputs.model
+def _room(inputs: Inputs, reserved: int, blocks: Measure) -> int:
+    """Tokens that fixed parts, answer, blocks and question leave to the rest. Raises `QuestionTooLarge` (I8)."""
+    family, model = inputs.model.family, inputs.model
     question = sum(record.tokens for record in inputs.turns[-1].questions)
     room = model.window - reserved - inputs.fixed.cost.of(family) - blocks.of(family) - question
     if room < 0:
@@ -246,6 +248,13 @@ def _rules(inputs: Inputs, reserved: int, blocks: Measure) -> WindowRules:
             hint="shorten it, attach it as a file, or choose a model with a larger window",
             over_tokens=-room,
         )
+    return room
+
+
+def _rules(inputs: Inputs, reserved: int, blocks: Measure) -> WindowRules:
+    """The window's rules; the history gets what the whole request leaves it (I8)."""
+    settings = inputs.settings
+    room = _room(inputs, reserved, blocks)
     return WindowRules(
         budget=min(settings.history_tokens, int(room / RESERVE)),
         trim_to=settings.trim_to,
@@ -254,8 +263,8 @@ def _rules(inputs: Inputs, reserved: int, blocks: Measure) -> WindowRules:
         recent_chars=settings.recent_result_chars,
         old_chars=settings.old_result_chars,
         images=settings.images,
-        family=family,
-        provider=model.provider,
+        family=inputs.model.family,
+        provider=inputs.model.provider,
         expired=inputs.expired,
     )
 
