@@ -33,10 +33,9 @@ async def test_one_conversation_streams_counts_and_is_served_from_the_prompt_cac
         ]
         history = [part["content"] for message in sent(app) for part in message["parts"]]
     assert [end.reason for end in ends] == ["answered"] * 3
-    assert all(
-        len(pieces) > 1 and "".join(pieces) == end.answer for pieces, end in zip(deltas, ends, strict=True)
-    )
-    assert all(end.answer[:20] in history for end in ends[:2])
+    assert ["".join(pieces) for pieces in deltas] == [end.answer for end in ends]
+    assert len(deltas[0]) > 3, "it streams"
+    assert [answer in history for answer in (ends[0].answer, ends[1].answer)] == [True, True]
     assert all(r["usage"]["input_tokens"] > 300 and r["usage"]["output_tokens"] > 0 for r in responses)
     assert ends[0].usage["cached_tokens"] < ends[0].usage["input_tokens"] / 2
     assert ends[2].usage["cached_tokens"] > ends[2].usage["input_tokens"] * 0.5
