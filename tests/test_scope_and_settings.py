@@ -54,7 +54,7 @@ def test_i13_a_stranger_learns_only_that_it_is_not_there():
         member_of({}, "eve", "acme")
 
 
-def test_defaults_are_those_of_the_design(tmp_path):
+def test_defaults_are_the_documented_ones(tmp_path):
     settings = load(tmp_path, "w").settings
     assert settings.context.history_tokens == 32_000
     assert settings.context.output_tokens == 8_192

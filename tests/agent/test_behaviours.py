@@ -1,4 +1,7 @@
-"""The design's behaviours 5, 7, 8 and 10, end to end: a real MCP server, a real sandbox, real kills.
+"""Behaviours that prove continuity, end to end: a real MCP server, a real sandbox, real kills.
+
+2: right after the window first drops a condition, it is still obeyed. 5: an expired file is asked for again.
+7: the aggregate over a saved result is the true total. 8: kill -9 at every step. 10: parallel calls.
 
 Each names how it is switched off, and fails then: see the `switched_off` tests beside them.
 """

@@ -280,6 +280,28 @@ async def test_a_server_over_streamable_http_with_a_prefix_and_users(open_app, s
         server.wait()
 
 
+def test_a_tools_name_from_a_server_is_one_that_providers_take(tmp_path):
+    from types import SimpleNamespace
+
+    from tenuto.agent.mcp import McpServer
+    from tenuto.settings import McpSettings
+
+    server = McpServer("my.server", McpSettings(command="x"), user="u", log_dir=tmp_path)
+    spec = server._spec(
+        SimpleNamespace(name="get/all rows" + "x" * 90, description="d" * 9_000, input_schema={})
+    )
+    assert spec.name.startswith("my_server_get_all_rowsxxx") and len(spec.name) == 64
+    assert spec.original.startswith("get/all rows") and len(spec.description) == 4_000
+
+
+async def test_what_is_stored_is_private_to_the_server(open_app, scripted, home):
+    scripted("x")
+    async with open_app() as app:
+        await ask(app, "q")
+    assert (home / "w").stat().st_mode & 0o077 == 0
+    assert (home / "w/.logs/conv-t.jsonl").stat().st_mode & 0o077 == 0
+
+
 def test_headers_take_the_environment_and_the_user(monkeypatch):
     monkeypatch.setenv("TOKEN_X", "t0k")
     assert expand("Bearer ${TOKEN_X} for {user}", "ming") == "Bearer t0k for ming"

@@ -1,6 +1,6 @@
-"""Every row of the attack table in the sandbox report, run inside a real sandbox.
+"""The attacks that docs/sandbox.md lists, run inside a real sandbox.
 
-Named as not applicable: the rows about a host that opens files of a shared writable folder or of
+Not applicable: those through a host that opens files of a shared writable folder or of
 `/proc/PID/root` (no folder is shared, and the host never opens a path that comes from inside).
 """
 

@@ -1,6 +1,6 @@
-"""The tests T1 to T32 of the sandbox report that concern this engine, and the manager's lifetimes.
+"""Faults that code sandboxes are known for, T1 to T32, as they concern this engine; and the manager's lifetimes.
 
-Elsewhere: T5, T11, T23 in `test_attacks`; T10 (two uploads of one name) in `tests/results`.
+A number names one known fault; docs/sandbox.md lists them. Elsewhere: T5, T11, T23 in `test_attacks`; T10 (two uploads of one name) in `tests/results`.
 Not applicable: T24 and T27 (remote sandboxes), T26 is a setting and covered by `sandbox.call`, T29 (no zygote is
 used: each sandbox has its own start, so its own random state), T25 (no application shows HTML artifacts yet).
 """
@@ -526,3 +526,17 @@ async def test_the_names_that_code_reads_without_binding_them(code, names):
 async def test_t12_the_tools_text_promises_what_the_engine_keeps():
     text = (Path(sys.modules["tenuto"].__file__).parent / "agent" / "prompts" / "run_python.md").read_text()
     assert "Variables persist between calls" in text and "there is no network" in text
+
+
+async def test_the_environment_is_made_where_python_comes_without_ensurepip(tmp_path, monkeypatch):
+    real = environment._run
+
+    def without_ensurepip(command, *, check=True):
+        if list(command[1:3]) == ["-m", "venv"] and "--without-pip" not in command:
+            raise SandboxUnavailable("ensurepip is not available")
+        real(command, check=check)
+
+    monkeypatch.setattr(environment, "_run", without_ensurepip)
+    pip = environment._make_venv(tmp_path / "env")
+    listed = subprocess.run([*pip, "list", "--format=json"], capture_output=True, text=True, check=True)
+    assert listed.stdout.startswith("[") and "pytest" not in listed.stdout

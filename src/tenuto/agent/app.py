@@ -229,6 +229,7 @@ class App:
         parent: Record | None,
     ) -> TurnEnded:
         workspace = self.workspace(scope.workspace)
+        workspace.folder.mkdir(parents=True, exist_ok=True, mode=PRIVATE_DIR)
         thread = workspace.thread(scope, create=True)
         lock = self._locks.setdefault((scope.workspace, scope.thread), _TurnLock())
         path = workspace.threads.log_path(scope.thread).with_suffix(".turn")

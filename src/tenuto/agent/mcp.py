@@ -29,6 +29,12 @@ EVENT_BYTES = 64 << 20
 """Largest result over HTTP. The library's default, 1 MB, would cut off a large query."""
 
 
+TOOL_NAME = 64
+"""Characters of a tool's name that every provider takes; one bad name would make them refuse the whole request."""
+TOOL_TEXT = 4_000
+"""Most characters of a server's description of a tool: it is part of every request."""
+
+
 @dataclass(frozen=True, slots=True)
 class ToolSpec:
     """A tool of a server, as the model sees it."""
@@ -154,11 +160,12 @@ class McpServer:
 
     def _spec(self, tool: Any) -> ToolSpec:
         prefix = self.name if self._settings.prefix is None else self._settings.prefix
+        full = f"{prefix}_{tool.name}" if prefix else tool.name
         return ToolSpec(
-            name=f"{prefix}_{tool.name}" if prefix else tool.name,
+            name=re.sub(r"[^A-Za-z0-9_-]", "_", full)[:TOOL_NAME],
             original=tool.name,
             server=self.name,
-            description=tool.description or "",
+            description=(tool.description or "")[:TOOL_TEXT],
             schema=tool.input_schema,
             needs_approval=tool.name in self._settings.approval,
         )

@@ -103,7 +103,10 @@ def results(where: Where, thread: str, name: str | None, *, as_json: bool) -> No
     workspace.thread(scope)
     store, files = workspace.results(scope), workspace.files(scope)
     if name is not None:
-        sys.stdout.buffer.write(_content(store, files, name))
+        content = _content(store, files, name)
+        if sys.stdout.isatty():
+            content = plain(content.decode("utf-8", "replace")).encode()
+        sys.stdout.buffer.write(content)
         return
     kept, listed = store.all(), files.all()
     if as_json:
