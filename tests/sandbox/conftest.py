@@ -7,7 +7,7 @@ import pytest_asyncio
 from tenuto.sandbox.bubblewrap import BubblewrapEngine
 from tenuto.sandbox.protocol import Folders, Limits
 
-SMALL = Limits(call_s=5, grace_s=0.5, output_kill=64 << 20)
+SMALL = Limits(call_s=5, grace_s=2, output_kill=64 << 20)
 
 
 def folders(path: Path) -> Folders:

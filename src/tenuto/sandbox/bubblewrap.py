@@ -47,6 +47,9 @@ HEADER = struct.Struct(">II")
 WATCH_S = 0.2
 """How often the watchdog weighs a running sandbox where no cgroup holds its memory."""
 START_S = 60.0
+PARK_POLL_S = 0.0005
+STOPPED = ("T", "t", "Z", "X", "")
+"""States of a process that gets no CPU."""
 EXTRA_VARS = 500
 
 ADVICE = (
@@ -262,6 +265,7 @@ class BubblewrapSandbox:
         self._mirrored: dict[str, int] = {}
         self._running = False
         self._interrupted = False
+        self._calls = 0
         self._dead = False
 
     @property
@@ -396,6 +400,7 @@ class BubblewrapSandbox:
         started = time.monotonic()
         self._mirror()
         self._running, self._interrupted = True, False
+        self._calls += 1
         for output in self._outputs.values():
             output.begin(on_output)
         self._unpark()
@@ -481,11 +486,12 @@ class BubblewrapSandbox:
             return False
         self._interrupted = True
         self._signal_worker()
-        asyncio.get_running_loop().call_later(self._limits.grace_s, self._kill_if_stuck)
+        asyncio.get_running_loop().call_later(self._limits.grace_s, self._kill_if_stuck, self._calls)
         return True
 
-    def _kill_if_stuck(self) -> None:
-        if self._running and self._interrupted:
+    def _kill_if_stuck(self, call: int) -> None:
+        """`call` is the number of the call that was interrupted: a later one is left alone."""
+        if self._running and self._interrupted and call == self._calls:
             self.loss = self.loss or "timeout_kill"
             processes.kill_tree(self.init)
 
@@ -501,6 +507,9 @@ class BubblewrapSandbox:
     async def park(self) -> None:
         if self.alive:
             processes.send(self.worker, signal.SIGSTOP)
+            # The signal is delivered when the kernel gets to it; parked means that it has.
+            while processes.state(self.worker) not in STOPPED:
+                await asyncio.sleep(PARK_POLL_S)
 
     def _unpark(self) -> None:
         processes.send(self.worker, signal.SIGCONT)
