@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import sys
 import tempfile
 from dataclasses import replace
 from itertools import pairwise
@@ -106,7 +107,9 @@ async def _served(policy: Policy, url: str, folder: Path) -> JsonObject:
     conversation = Conversation(ThreadLog(folder / "conv-cache.jsonl"), epoch=1)
     prompt = cached = measured = 0
     async with httpx2.AsyncClient(timeout=300) as client:
-        for _ in range(TURNS):
+        for number in range(1, TURNS + 1):
+            if number % 20 == 0:
+                print(f"cache, {policy}: turn {number} of {TURNS}", file=sys.stderr, flush=True)
             asked = {"part_kind": "user-prompt", "content": workload.text(rng, 80, chinese=False)}
             turn = conversation.begin({"kind": "request", "parts": [asked]}).turn
             request = conversation.request(rules, step=0)
