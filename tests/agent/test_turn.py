@@ -79,6 +79,23 @@ async def test_i17_a_restart_goes_on_with_the_same_prefix_and_every_past_request
         assert {m["coverage"] for m in manifests} == {"full", "bridged"}
 
 
+async def test_i3_a_request_that_moved_the_window_and_failed_loses_nothing(open_app, scripted):
+    """The window moved for a request whose answer never came: the next one starts from what is logged."""
+    from pydantic_ai.exceptions import ModelHTTPError
+
+    fails = ModelHTTPError(503, "m", {"error": "down"})
+    seen = scripted(*["answer " * 120] * 7, *[fails] * 3, *["answer " * 120] * 2)
+    async with open_app(context={"history_tokens": 800}) as app:
+        ends = [(await ask(app, f"question {n:02d}"))[0].reason for n in range(12)]
+        living = sent(app)
+    async with open_app(context={"history_tokens": 800}) as app:
+        assert sent(app) == living
+    assert ends == ["answered"] * 7 + ["failed"] * 3 + ["answered"] * 2
+    for number, request in enumerate(seen):
+        words = str([part.content for message in request for part in message.parts])
+        assert all(words.count(f"question {n:02d}") == 1 for n in range(number + 1)), f"request {number}"
+
+
 async def test_stopping_keeps_what_came_and_the_next_turn_works(open_app, scripted):
     scripted("a first half and a second half", "fine")
     async with open_app() as app:
@@ -394,3 +411,31 @@ async def test_the_log_can_be_read_by_an_older_reader_that_knows_nothing_of_turn
     async with open_app() as app:
         await ask(app, "q")
     assert len(ThreadLog(home / "w/.logs/conv-t.jsonl").back_to(lambda r: False)) == 6
+
+
+async def test_i17_an_imported_thread_goes_on_with_the_same_bytes_even_from_the_middle_of_a_turn(
+    open_app, scripted, home
+):
+    """Offsets differ after an import, and a long turn put the window's start inside a turn."""
+    from tenuto.log.transfer import export, import_thread
+
+    steps = [[("wait", {"seconds": 0, "name": "data " * 60})]] * 12
+    scripted("answer " * 100, "answer " * 100, *steps, "done", "next", "next")
+    async with open_app(mcp={"s": stdio_server()}, context={"history_tokens": 900}) as app:
+        for text in ("first words", "second words", "third words"):
+            await ask(app, text)
+        workspace = app.workspace("w")
+        marks = past_request(conversation(app)).manifest["marks"]
+        third = next(r for r in conversation(app).log.scan() if "third words" in str(r.message))
+        assert marks["start"] > third.seq
+        lines = list(export(workspace.thread(SCOPE), conversation(app).log))
+        copy = Scope("w", "ming", "copy")
+        import_thread(workspace.threads, copy, lines)
+        await ask(app, "fourth words")
+        await ask(app, "fourth words", copy)
+
+        def words(scope):
+            return [[p.get("content") for p in m["parts"]] for m in sent(app, scope)][:-1]
+
+        assert words(SCOPE) == words(copy)
+        assert str(words(SCOPE)).count("third words") == 1

@@ -123,9 +123,10 @@ class Conversation:
             )
         )
         self._keep_bridge(view, request)
-        first = request.rendered[0].turn.first_seq
-        self._view = replace(view, turns=[turn for turn in view.turns if turn.last_seq >= first])
-        self.log.forget_before(first - 1)
+        # What the logged marks still show is kept: this request counts only once its response is logged.
+        kept = [turn for turn in view.turns if turn.last_seq >= view.marks.start]
+        self._view = replace(view, turns=kept)
+        self.log.forget_before(kept[0].first_seq - 1)
         return request
 
     def _bridge(self, view: _View) -> list[Record]:
@@ -142,8 +143,8 @@ class Conversation:
             found = self.log.read_at(view.bridge) if view.bridge is not None else None
             if found is None:
                 older = self.log.questions_after(marks.lost) if marks.start else []
-                shown = {record.seq for record in questions_between([r for _, r in older], marks)}
-                found = [(offset, record) for offset, record in older if record.seq in shown]
+                shown = next((turn.number for turn in view.turns if turn.last_seq >= marks.start), 0)
+                found = [(at, q) for at, q in older if q.seq < marks.start and q.turn != shown]
             self._questions = (place, found)
         return self._questions[1]
 
