@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 TURNS = 200
 SERVER_BUDGET = 6_000
 SERVER_WINDOW = 12_288
-SLIDING_TURNS = 12
+SLIDING_TURNS = 6
 """Turns measured of the sliding window on the server, once it is full: each costs a whole prompt."""
 ANSWER_CHARS = 400
 
