@@ -60,15 +60,15 @@ def sync_dir(path: Path) -> None:
 
 
 @contextmanager
-def locked(path: Path, *, shared: bool = False) -> Generator[None]:
-    """Hold an exclusive (or shared) lock that other processes on this machine respect.
+def locked(path: Path) -> Generator[None]:
+    """Hold an exclusive lock that other processes on this machine respect.
 
     The lock file stays: removing it would let two holders lock two different files.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
         os.close(descriptor)

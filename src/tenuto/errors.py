@@ -117,9 +117,3 @@ class ToolServerFailed(TenutoError):
     """An MCP server didn't answer. The tool call fails with this text; the turn goes on."""
 
     code, exit_code = "tool_server_failed", 12
-
-
-class Stopped(TenutoError):
-    """The turn was stopped; what came before is logged."""
-
-    code, exit_code = "stopped", 130

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import socket
-import threading
 
 import pytest
 
@@ -81,9 +80,7 @@ def host(tmp_path_factory):
     nameless = socket.socket(socket.AF_UNIX)
     nameless.bind("\0" + abstract)
     nameless.listen()
-    stop = threading.Event()
     yield tcp.getsockname()[1], path, abstract
-    stop.set()
     for listener in (tcp, by_path, nameless):
         listener.close()
     os.unlink(path)

@@ -1,8 +1,8 @@
 """Pruning as one function on plain messages, in the shape people know from the AI SDK's `pruneMessages`.
 
 For programs that keep their own history; Tenuto's own requests go through `assemble`. Differences, on
-purpose: `before-last-0-messages` prunes every message's tool calls rather than none, a call always goes
-together with its result, and a message that only loses nothing is never dropped.
+purpose: `before-last-0-messages` prunes every message's tool calls rather than none, and a call
+always goes together with its result.
 """
 
 from __future__ import annotations
