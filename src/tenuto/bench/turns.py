@@ -25,6 +25,7 @@ from tenuto.context.assemble import Fixed, ModelFacts
 from tenuto.context.tokens import count, measure
 from tenuto.log.record import Draft
 from tenuto.log.store import ThreadLog
+from tenuto.process import tune
 from tenuto.settings import ContextSettings
 
 RULES = RequestRules(
@@ -159,6 +160,7 @@ def _cold(path: Path, stored: int) -> JsonObject:
 
 def cold_turn(path: str, stored: int) -> None:
     """Run one turn in this fresh process and print its cost as JSON."""
+    tune()
     texts = turn_texts(random.Random(1), stored + 1)
     count("warm the vocabulary: loading it is an import")
     started = time.process_time()

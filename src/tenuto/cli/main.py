@@ -17,6 +17,7 @@ import typer
 
 from tenuto.cli.text import error_label, t
 from tenuto.errors import TenutoError
+from tenuto.process import tune
 
 app = typer.Typer(help=t("app"), no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 config_app = typer.Typer(help=t("config"), no_args_is_help=True)
@@ -216,6 +217,7 @@ def _print_bench(rows: Any, as_json: bool) -> None:
 
 def main() -> None:
     """Run a command; every error ends in one line that says what to do."""
+    tune()
     try:
         code = app(standalone_mode=False)
     except TenutoError as error:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
 from tenuto.codec import JsonObject, dumps
 
@@ -40,9 +40,11 @@ def count(text: str) -> int:
         return cast("int", _vocabulary().count(text.encode("utf-8", "replace").decode()))
 
 
-@dataclass(frozen=True, slots=True)
-class Measure:
-    """The size of a text or message, enough for every family's formula. Adds up."""
+class Measure(NamedTuple):
+    """The size of a text or message, enough for every family's formula. Adds up.
+
+    A named tuple, which is made in a third of a frozen dataclass's time: a request makes hundreds.
+    """
 
     tokens: int = 0
     """o200k."""
@@ -51,7 +53,7 @@ class Measure:
     cjk: int = 0
     newlines: int = 0
 
-    def __add__(self, other: Measure) -> Measure:
+    def __add__(self, other: Measure) -> Measure:  # pyright: ignore[reportIncompatibleMethodOverride]
         return Measure(
             self.tokens + other.tokens,
             self.chars + other.chars,
