@@ -50,6 +50,30 @@ def write_atomic(path: Path, content: bytes, *, mode: int = SHARED_FILE, durable
         sync_dir(path.parent)
 
 
+def append_durably(path: Path, content: bytes, *, mode: int = 0o600) -> None:
+    """Append to a file, durably, behind the last whole line. The caller holds the file's lock.
+
+    Raises `DiskFull`, and then the file is as before.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, mode)
+    try:
+        size = os.fstat(descriptor).st_size
+        if size and os.pread(descriptor, 1, size - 1) != b"\n":
+            content = b"\n" + content
+        view = memoryview(content)
+        try:
+            while view:
+                view = view[os.write(descriptor, view) :]
+            os.fsync(descriptor)
+        except OSError as error:
+            os.ftruncate(descriptor, size)
+            raise full_disk(error, path) or error from error
+    finally:
+        os.close(descriptor)
+    if size == 0:
+        sync_dir(path.parent)
+
+
 def sync_dir(path: Path) -> None:
     """Make a created or renamed entry of directory `path` durable."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)

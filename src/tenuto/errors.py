@@ -117,3 +117,15 @@ class ToolServerFailed(TenutoError):
     """An MCP server didn't answer. The tool call fails with this text; the turn goes on."""
 
     code, exit_code = "tool_server_failed", 12
+
+
+class LateWrite(TenutoError):
+    """A job that began before the thread or the memory was cleared; its result is discarded (I10)."""
+
+    code, exit_code = "late_write", 1
+
+
+class ThreadCleared(TenutoError):
+    """The thread was cleared while this turn ran; nothing more of the turn is kept (I10)."""
+
+    code, exit_code = "thread_cleared", 1

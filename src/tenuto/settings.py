@@ -84,6 +84,40 @@ class ContextSettings(Section):
     bridge_tokens: Tokens = 4_000
 
 
+class TaskSettings(Section):
+    """The ledger of what a thread's work rests on."""
+
+    enabled: bool = True
+    tokens: Tokens = 1_500
+    """Most tokens of the ledger in a request."""
+    refresh_after: Count = 4
+    """Newly dropped messages that make a refresh worth its cost."""
+    model: str = ""
+    """The model that refreshes; the thread's own unless set, so that its cached prefix serves."""
+    chunk_tokens: Tokens = 6_000
+    """Most tokens of records given to one refresh."""
+
+
+class MemorySettings(Section):
+    """What is remembered of a user across threads. Each user switches it on, and extraction by itself."""
+
+    facts: Count = 50
+    fact_chars: Chars = 500
+    chars: Chars = 8_000
+    """Of all active facts together."""
+    new_per_turn: Count = 5
+    """Most facts that extraction may add from one turn."""
+    model: str = ""
+    """The model that extracts; the workspace's own unless set."""
+
+
+class RetentionSettings(Section):
+    """How long threads are kept."""
+
+    threads: Seconds = 0
+    """Threads that were not used for so long are deleted by `tenuto retention`; 0 keeps them."""
+
+
 class ResultSettings(Section):
     """Large tool results and pasted texts."""
 
@@ -176,6 +210,8 @@ class AgentSettings(Section):
     """Model requests in one turn."""
     tool: Seconds = 300
     thinking_tokens: Tokens = 4_096
+    drain: Seconds = 30
+    """How long background work may still run when the program ends; what is left is done after the next turn."""
     timezone: str = "UTC"
     instructions: str = ""
     """What every conversation of the workspace is told."""
@@ -194,6 +230,9 @@ class Settings(BaseSettings):
     )
 
     context: ContextSettings = ContextSettings()
+    task: TaskSettings = TaskSettings()
+    memory: MemorySettings = MemorySettings()
+    retention: RetentionSettings = RetentionSettings()
     results: ResultSettings = ResultSettings()
     sandbox: SandboxSettings = SandboxSettings()
     agent: AgentSettings = AgentSettings()

@@ -40,7 +40,7 @@ def open_app(home: Path):
     """`open_app(mcp=…, context=…)`: an App on this test's home, without a sandbox unless asked for."""
 
     def build(**overrides) -> App:
-        base = {"members": MEMBERS, "sandbox": {"enabled": False}}
+        base = {"members": MEMBERS, "sandbox": {"enabled": False}, "task": {"enabled": False}}
         return App(home, overrides={**base, **overrides})
 
     return build

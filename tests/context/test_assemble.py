@@ -85,8 +85,12 @@ def test_i3_when_the_bridge_is_full_the_manifest_says_partial_and_names_what_is_
     turns = [*[[user(f"rule {n} " + "word " * 50), says("ok " * 50)] for n in range(40)], [user("again")]]
     request = assemble(inputs(*turns, settings=ContextSettings(history_tokens=1_000, bridge_tokens=300)))
     assert request.manifest["coverage"] == "partial"
-    lost = request.manifest["left_out"][1]
-    assert lost["reason"] == "bridge_full" and lost["to_seq"] == request.marks.lost > 0
+    lost = request.manifest["left_out"][0]
+    assert (
+        lost["reason"] == "bridge_full"
+        and lost["covered_by"] == "log"
+        and lost["to_seq"] == request.marks.lost > 0
+    )
     later = assemble(inputs(*turns[20:], [user("more")], marks=replace(request.marks, start=0)))
     assert later.manifest["coverage"] == "partial"
 

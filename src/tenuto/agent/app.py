@@ -9,24 +9,29 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from tenuto.agent.ask import Asked, ask
 from tenuto.agent.conversation import TURN_ENDED, Conversation, RequestRules
 from tenuto.agent.events import Event, Queued, TurnEnded, TurnStarted
 from tenuto.agent.mcp import McpHub
 from tenuto.agent.models import LearnedWindows, ModelPool, find
+from tenuto.agent.tasks import Report, Tasks
 from tenuto.agent.tools import Approve, ToolPlace, offers
 from tenuto.agent.turn import TurnLoop
 from tenuto.codec import JsonObject, dumps
 from tenuto.context.assemble import Fixed
+from tenuto.context.fence import Section
 from tenuto.context.tokens import measure
 from tenuto.disk import PRIVATE_DIR
 from tenuto.errors import SandboxUnavailable, TenutoError, ThreadBusy
+from tenuto.jobs.local import LocalJobs
+from tenuto.jobs.protocol import Job
 from tenuto.log.record import Record
 from tenuto.log.store import ThreadLog
 from tenuto.log.threads import Thread, Threads
@@ -40,6 +45,7 @@ from tenuto.scope import PYTHON, Member, Scope, check_id, member_of, require
 from tenuto.settings import Loaded, Settings, load
 
 TITLE_CHARS = 60
+REFRESH_TASK = "refresh_task"
 IN_MEMORY = 256
 """Conversations kept parsed in memory; an older one is read from its log again."""
 
@@ -53,6 +59,8 @@ class Workspace:
         self.folder = app.home / name
         self.threads = Threads(self.folder / ".logs")
         self.mcp = McpHub(loaded.settings.mcp, self.folder / ".logs")
+        self._app = app
+        self.tasks = Tasks(self, self._ask)
         self._conversations: dict[str, Conversation] = {}
 
     @property
@@ -77,6 +85,21 @@ class Workspace:
             while len(self._conversations) > IN_MEMORY:
                 self._conversations.pop(next(iter(self._conversations)))
         return known
+
+    def model_of(self, thread: Thread) -> str:
+        """The name of the model that a thread talks to."""
+        return thread.model or self.settings.agent.model
+
+    def window_of(self, model: str) -> int:
+        """The window of a model by name, in tokens. Raises `ModelFailed`."""
+        return find(model, self.settings, self._app.learned).facts.window
+
+    async def _ask(self, model: str, asked: Asked, structured: bool) -> str:
+        return await self._app.ask(self, model, asked, structured)
+
+    def instructions(self, thread: Thread) -> str:
+        """What the workspace tells every conversation, beside the base rules."""
+        return self.settings.agent.instructions.strip()
 
     def results(self, scope: Scope) -> ResultStore:
         return ResultStore(self.folder / ".results" / scope.user / scope.thread, self.settings.results)
@@ -121,10 +144,13 @@ class App:
         self._overrides = overrides
         self._workspaces: dict[str, Workspace] = {}
         self._locks: dict[tuple[str, str], _TurnLock] = {}
-        self._learned = LearnedWindows(home / "windows.json")
+        self.learned = LearnedWindows(home / "windows.json")
+        self.jobs = LocalJobs()
+        self.jobs.handle(REFRESH_TASK, self._refresh_task)
         self._models = ModelPool()
         self._sandbox: asyncio.Task[Manager] | None = None
         self._turns: set[asyncio.Task[TurnEnded]] = set()
+        self._drain = 0.0
 
     async def __aenter__(self) -> App:
         self.home.mkdir(parents=True, exist_ok=True, mode=PRIVATE_DIR)
@@ -134,6 +160,7 @@ class App:
         for turn in list(self._turns):
             turn.cancel()
         await asyncio.gather(*self._turns, return_exceptions=True)
+        await self.jobs.close(self._drain)
         for workspace in self._workspaces.values():
             await workspace.mcp.close()
         await self._models.close()
@@ -148,6 +175,7 @@ class App:
         """The workspace called `name`; its settings are read once. Raises `SettingsError`."""
         if name not in self._workspaces:
             self._workspaces[name] = Workspace(self, name, load(self.home, name, self._overrides))
+            self._drain = max(self._drain, self._workspaces[name].settings.agent.drain)
         return self._workspaces[name]
 
     # -- sandbox ----------------------------------------------------------------------------------------
@@ -231,13 +259,13 @@ class App:
         workspace = self.workspace(scope.workspace)
         workspace.folder.mkdir(parents=True, exist_ok=True, mode=PRIVATE_DIR)
         thread = workspace.thread(scope, create=True)
-        lock = self._locks.setdefault((scope.workspace, scope.thread), _TurnLock())
-        path = workspace.threads.log_path(scope.thread).with_suffix(".turn")
-        async with lock.held(path, workspace.settings.agent.queue, turn.emit):
+        async with self.turn_lock(workspace, scope, turn.emit):
             settings = workspace.settings
             shown, attached = paste(text, files=workspace.files(scope), rules=settings.results)
             message = {"kind": "request", "parts": [{"part_kind": "user-prompt", "content": shown}]}
             conversation = workspace.conversation(thread)
+            if parent is not None:
+                thread = workspace.threads.change(scope, branched=True)
             question = conversation.begin(message, zone=settings.agent.timezone, parent=parent)
             if not thread.title:
                 workspace.threads.change(scope, title=" ".join(text.split())[:TITLE_CHARS])
@@ -245,7 +273,52 @@ class App:
                 loop = await self._prepare(turn, workspace, scope, thread, question, model, approve, attached)
             except TenutoError as error:
                 return _not_begun(turn, conversation, question, error)
-            return await loop.run()
+            ended = await loop.run()
+            self._afterwards(workspace, scope, thread)
+            return ended
+
+    # -- background -------------------------------------------------------------------------------------
+
+    async def ask(self, workspace: Workspace, model: str, asked: Asked, structured: bool) -> str:
+        """Ask a model outside a turn. Raises `ModelFailed`."""
+        served = find(model, workspace.settings, self.learned)
+        built = self._models.get((workspace.name, model), served)
+        return await ask(served, built, asked, structured=structured)
+
+    def _afterwards(self, workspace: Workspace, scope: Scope, thread: Thread) -> None:
+        """What a turn leaves to do: found from the files, so that a job lost to a crash is asked for again."""
+        if workspace.tasks.due(thread, workspace.conversation(thread)):
+            self.jobs.submit(Job(REFRESH_TASK, (scope.workspace, scope.user, scope.thread), thread.epoch))
+
+    async def _refresh_task(self, job: Job) -> None:
+        scope = Scope(*job.key)
+        workspace = self.workspace(scope.workspace)
+        thread = workspace.threads.open(scope)
+        if thread.epoch == job.epoch:
+            await workspace.tasks.refresh(thread)
+
+    async def compact(self, scope: Scope, focus: str = "") -> Report:
+        """Refresh the task now and move the window to the last turns. The window stays if the refresh fails."""
+        workspace = self.workspace(scope.workspace)
+        thread = workspace.thread(scope)
+        require(workspace.member(scope.user), "send")
+        async with self.turn_lock(workspace, scope):
+            conversation = workspace.conversation(thread)
+            if not conversation.log.last_seq:
+                return Report("nothing")
+            start = conversation.window_after_compaction(workspace.settings.context)
+            report = await workspace.tasks.refresh(thread, before=start, focus=focus, asked_for=True)
+            if report.covers_seq >= start - 1 and report.result in ("done", "nothing"):
+                conversation.compact(workspace.settings.context, covers=report.covers_seq, focus=focus)
+            return report
+
+    def turn_lock(
+        self, workspace: Workspace, scope: Scope, emit: Callable[[Event], None] = lambda _: None
+    ) -> AbstractAsyncContextManager[None]:
+        """The thread to oneself: no turn runs, in this process or another."""
+        lock = self._locks.setdefault((scope.workspace, scope.thread), _TurnLock())
+        path = workspace.threads.log_path(scope.thread).with_suffix(".turn")
+        return lock.held(path, workspace.settings.agent.queue, emit)
 
     async def _prepare(
         self,
@@ -261,7 +334,7 @@ class App:
         """Everything a turn needs once its question is on record: model, sandbox, servers, rules."""
         settings = workspace.settings
         name = model or thread.model or settings.agent.model
-        served = find(name, settings, self._learned)
+        served = find(name, settings, self.learned)
         built = self._models.get((workspace.name, name), served)
         conversation = workspace.conversation(thread)
         member = workspace.member(scope.user)
@@ -281,15 +354,28 @@ class App:
         found = offers(place, tools)
         instructions = base_instructions(settings)
         tools_text = dumps([offer.definition for offer in found]).decode()
+        sections, covers_seq = workspace.tasks.in_request(thread, conversation)
         rules = RequestRules(
             fixed=fixed_parts(conversation.log, instructions, tools_text),
             model=served.facts,
             settings=settings.context,
             expired=place.results.gone(),
+            sections=sections,
+            covers_seq=covers_seq,
         )
         attachment = attached.name if attached else ""
         turn.emit(TurnStarted(question.turn, question.seq, name, attachment, [*notices, *unreachable]))
-        return TurnLoop(conversation, question.turn, built, rules, instructions, found, place, self._learned)
+
+        async def refresh(rules: RequestRules) -> RequestRules | None:
+            report = await workspace.tasks.refresh(thread, before=question.seq, asked_for=True)
+            if report.result != "done":
+                return None
+            sections, covers_seq = workspace.tasks.in_request(thread, conversation)
+            return replace(rules, sections=sections, covers_seq=covers_seq)
+
+        return TurnLoop(
+            conversation, question.turn, built, rules, instructions, found, place, self.learned, refresh
+        )
 
     async def _sandbox_for(self, member: Member, settings: Settings) -> tuple[Manager | None, list[str]]:
         if not member.has(PYTHON):
@@ -345,6 +431,20 @@ def stored_fixed(log: ThreadLog, manifest: JsonObject) -> Fixed:
         instructions=measure((base or b"").decode()),
         tools=measure((tools or b"").decode()),
     )
+
+
+def stored_sections(log: ThreadLog, manifest: JsonObject) -> tuple[Section, ...]:
+    """Task and memory as a past request showed them. A text that was deleted since is said to be."""
+    found: list[Section] = []
+    for block in manifest["blocks"]:
+        if block["layer"] in ("task", "memory"):
+            raw = log.blobs.get(block["source"].removeprefix("sha256:"))
+            text = "[deleted since]" if raw is None else raw.decode()
+            items = tuple(block.get("items", ()))
+            found.append(
+                Section(block["layer"], block["source"], text, measure(text), (), items, block["note"])
+            )
+    return tuple(found)
 
 
 class _TurnLock:

@@ -27,6 +27,7 @@ TURN_STARTED = "turn_started"
 TURN_ENDED = "turn_ended"
 REQUEST = "request"
 INTERRUPTED = "interrupted"
+COMPACTED = "compacted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +42,24 @@ class RequestRules:
     covers_seq: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Live:
+    """The newest finished request of a living process: what the provider's prompt cache still holds."""
+
+    request: Request
+    instructions: str
+    tools: tuple[JsonObject, ...]
+    messages: tuple[JsonObject, ...]
+    """The request's messages and the answer."""
+
+
 class Conversation:
     """One thread's log with the newest part of its active branch in memory."""
 
     def __init__(self, log: ThreadLog, *, epoch: int) -> None:
         self.log = log
         self.epoch = epoch
+        self.live: Live | None = None
         self._view: _View | None = None
         self._questions: tuple[tuple[int, int], list[tuple[int, Record]]] | None = None
         self._moved = False
@@ -89,6 +102,24 @@ class Conversation:
         """Log events that are no messages."""
         return self.log.append([Draft(turn, event=event) for event in events], epoch=self.epoch)
 
+    def compact(self, settings: ContextSettings, *, covers: int, focus: str = "") -> Record:
+        """Move the window to the last `recent_turns` turns; the task covers records up to `covers`."""
+        view = self._look(settings)
+        kept = view.turns[-max(1, settings.recent_turns) :]
+        start = max(view.marks.start, kept[0].first_seq)
+        marks = replace(view.marks, start=start, squeeze=0, covers=covers)
+        event = {"type": COMPACTED, "marks": marks.as_json(), "focus": focus}
+        return self.note(view.newest.turn, event)[0]
+
+    def window_after_compaction(self, settings: ContextSettings) -> int:
+        """Where the window would start after `compact`."""
+        view = self._look(settings)
+        return max(view.marks.start, view.turns[-max(1, settings.recent_turns) :][0].first_seq)
+
+    def marks(self, settings: ContextSettings) -> Marks:
+        """Where the window stands now."""
+        return self._look(settings).marks if self.log.last_seq else Marks()
+
     def _draft(self, turn: int, message: JsonObject) -> Draft:
         stored = self.log.blobs.deflate(message) if has_binary(message) else message
         return Draft(turn, message=stored, tokens=measure_message(stored).tokens)
@@ -101,7 +132,10 @@ class Conversation:
 
     def request(self, rules: RequestRules, *, step: int) -> Request:
         """The next model request of the running turn, assembled from the log."""
-        view = self._look(rules)
+        view = self._look(rules.settings)
+        if rules.covers_seq < view.marks.covers:
+            # On this branch the task covers less than where the marks were made: the bridge carries it (I16).
+            view = replace(view, marks=replace(view.marks, covers=rules.covers_seq), bridge=None)
         started = view.started
         zone = str(started.event.get("zone", "UTC")) if started and started.event else "UTC"
         moment = parse_stamp(started.at if started else view.newest.at).astimezone(ZoneInfo(zone))
@@ -138,11 +172,11 @@ class Conversation:
 
     def _placed_bridge(self, view: _View) -> list[tuple[int, Record]]:
         marks = view.marks
-        place = (marks.start, marks.lost)
+        place = (marks.start, marks.floor)
         if self._questions is None or self._questions[0] != place:
             found = self.log.read_at(view.bridge) if view.bridge is not None else None
             if found is None:
-                older = self.log.questions_after(marks.lost) if marks.start else []
+                older = self.log.questions_after(marks.floor) if marks.start else []
                 shown = next((turn.number for turn in view.turns if turn.last_seq >= marks.start), 0)
                 found = [(at, q) for at, q in older if q.seq < marks.start and q.turn != shown]
             self._questions = (place, found)
@@ -157,28 +191,28 @@ class Conversation:
         for turn in view.turns[:-1]:
             if turn.last_seq < marks.start:
                 known |= {record.seq: (self.log.offset_of(record), record) for record in turn.questions}
-        kept = [known[seq] for seq in sorted(known) if seq > marks.lost]
-        self._questions = ((marks.start, marks.lost), kept)
+        kept = [known[seq] for seq in sorted(known) if seq > marks.floor]
+        self._questions = ((marks.start, marks.floor), kept)
         self._moved = True
 
-    def _look(self, rules: RequestRules) -> _View:
+    def _look(self, settings: ContextSettings) -> _View:
         """The branch as the window may need it: what is in memory and what came since, else from the log."""
         view = self._view
         fresh = self.log.after(view.newest) if view is not None else None
         if view is None or fresh is None:
-            return self._load(rules)
+            return self._load(settings)
         if not fresh:
             return view
         return _seen(grown(view.turns, fresh), fresh, view)
 
-    def _load(self, rules: RequestRules) -> _View:
+    def _load(self, settings: ContextSettings) -> _View:
         """Read back from the tail as far as the newest request's window goes."""
         found: list[Marks] = []
-        bound = enough(rules.settings.history_tokens, rules.settings.bridge_tokens)
+        bound = enough(settings.history_tokens, settings.bridge_tokens)
 
         def stop(record: Record) -> bool:
-            if not found and record.event_type == REQUEST and record.event is not None:
-                found.append(Marks.from_json(record.event["manifest"]["marks"]))
+            if not found and record.event is not None and (marks := _marks_in(record.event)):
+                found.append(marks)
             if not found:
                 return bound(record)
             return record.seq <= found[0].start and record.is_question
@@ -218,6 +252,8 @@ def _seen(turns: list[Turn], records: Sequence[Record], before: _View) -> _View:
                 bridge = [(seq, offset) for seq, offset in event["bridge"]]
         elif event is not None and event["type"] == TURN_STARTED:
             started = record
+        elif event is not None and event["type"] == COMPACTED:
+            marks, anchor, bridge = Marks.from_json(event["marks"]), None, None
         elif manifest is not None and record.message is not None and record.message["kind"] == "response":
             usage: JsonObject = record.message.get("usage") or {}
             if reported := int(usage.get("input_tokens") or 0):
@@ -226,13 +262,20 @@ def _seen(turns: list[Turn], records: Sequence[Record], before: _View) -> _View:
     return _View(turns, marks, anchor, started, bridge, records[-1])
 
 
+def _marks_in(event: JsonObject) -> Marks | None:
+    """The marks that a request or a compaction left."""
+    if event["type"] == REQUEST:
+        return Marks.from_json(event["manifest"]["marks"])
+    return Marks.from_json(event["marks"]) if event["type"] == COMPACTED else None
+
+
 def questions_between(records: Sequence[Record], marks: Marks) -> list[Record]:
-    """The questions of turns that ended before the window's start, after `marks.lost`."""
+    """The questions of turns that ended before the window's start, after `marks.floor`."""
     shown = next((record.turn for record in records if record.seq >= marks.start), 0)
     return [
         record
         for record in records
-        if record.is_question and marks.lost < record.seq < marks.start and record.turn != shown
+        if record.is_question and marks.floor < record.seq < marks.start and record.turn != shown
     ]
 
 
@@ -247,7 +290,7 @@ def rebuild(
     newest = log.find(manifest["through"])
     if newest is None:
         raise NotFound(f"record #{manifest['through']} is not readable", hint="see `tenuto doctor`")
-    first = min(marks.start, marks.lost + 1)
+    first = min(marks.start, marks.floor + 1)
     branch = log.branch(newest, lambda record: record.seq <= first and record.is_question)
     shown = next((at for at, r in enumerate(branch) if r.seq >= marks.start), 0)
     while shown > 0 and branch[shown].turn == branch[shown - 1].turn:
@@ -264,6 +307,7 @@ def rebuild(
         moment=datetime.fromisoformat(manifest["moment"]),
         zone=manifest["zone"],
         bridge=questions_between(branch, marks),
+        covers_seq=marks.covers,
         sections=sections,
         expired=frozenset(manifest.get("expired", ())),
         step=manifest["step"],

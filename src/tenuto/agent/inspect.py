@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from tenuto.agent.app import Workspace, stored_fixed
+from tenuto.agent.app import Workspace, stored_fixed, stored_sections
 from tenuto.agent.conversation import REQUEST, Conversation, rebuild
 from tenuto.codec import JsonObject
 from tenuto.context.assemble import Request
 from tenuto.context.tokens import texts
+from tenuto.context.window import Marks
 from tenuto.errors import NotFound
 from tenuto.log.record import Record
 from tenuto.scope import Scope
@@ -49,7 +50,7 @@ def past_request(conversation: Conversation, turn: int | None = None, step: int 
         which = "this thread" if turn is None else f"turn {turn}"
         raise NotFound(f"no model request is recorded for {which}", hint="see `tenuto threads`")
     manifest = records[0].event["manifest"]
-    request = rebuild(log, manifest, stored_fixed(log, manifest))
+    request = rebuild(log, manifest, stored_fixed(log, manifest), stored_sections(log, manifest))
     return PastRequest(manifest, request, request.manifest["hash"] == manifest["hash"], records[0])
 
 
@@ -136,8 +137,12 @@ def _in_context(
         if record.seq > past.manifest["through"]:
             return "came after this request"
         if record.seq < marks["start"]:
-            carried = marks["lost"] < record.seq and record.is_question
-            return "carried in the bridge" if carried else "before the window; read_record or search finds it"
+            if Marks.from_json(marks).floor < record.seq and record.is_question:
+                return "carried in the bridge"
+            covered = record.seq <= marks.get("covers", 0)
+            return (
+                f"before the window; {'covered by the task' if covered else 'read_record or search finds it'}"
+            )
         clipped = {seq for block in past.manifest["blocks"] for seq in block.get("clipped", ())}
         return "in a clipped part of this record" if record.seq in clipped else "on another branch"
 

@@ -8,11 +8,11 @@ size) and goes on with what is on record.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
-from tenuto.agent.conversation import INTERRUPTED, TURN_ENDED, Conversation, RequestRules
+from tenuto.agent.conversation import INTERRUPTED, TURN_ENDED, Conversation, Live, RequestRules
 from tenuto.agent.events import (
     Event,
     RequestSent,
@@ -84,6 +84,8 @@ class TurnLoop:
     offers: Sequence[Offer]
     place: ToolPlace
     learned: LearnedWindows
+    refresh: Callable[[RequestRules], Awaitable[RequestRules | None]] | None = None
+    """Called once a turn when the bridge is full: rules with a fresher task, None if that failed (I3)."""
     step: int = 0
     spent: Spent = field(default_factory=Spent)
     answer: str = ""
@@ -200,11 +202,16 @@ class TurnLoop:
 
     # -- between the model and the log ------------------------------------------------------------------
 
-    def next_request(self, seen: Sequence[ModelMessage]) -> list[ModelMessage]:
+    async def next_request(self, seen: Sequence[ModelMessage]) -> list[ModelMessage]:
         """Log what settled, then assemble the next request from the log (I1)."""
         if seen:
             self.settle(seen[-1].parts)
         request = self.conversation.request(self.rules, step=self.step)
+        if request.manifest["coverage"] == "partial" and self.refresh is not None:
+            refresh, self.refresh = self.refresh, None
+            if (fresher := await refresh(self.rules)) is not None:
+                self.rules = fresher
+                request = self.conversation.request(self.rules, step=self.step)
         self.step += 1
         self._request = request
         self._emit(RequestSent(request.manifest["step"], request.manifest))
@@ -256,6 +263,10 @@ class TurnLoop:
         else:
             end = {"type": TURN_ENDED, "reason": "answered", "usage": self.spent.as_json()}
             self.conversation.settle_response(self.turn, self._request, message, end)
+            if self._request is not None:
+                tools = tuple(offer.definition for offer in self.offers)
+                sent = (*self._request.messages, message)
+                self.conversation.live = Live(self._request, self.instructions, tools, sent)
         self._settled.clear()
         self._request = None
 
@@ -319,7 +330,7 @@ def _capability(loop: TurnLoop) -> AbstractCapability[None]:
 
     class FromTheLog(AbstractCapability[None]):
         async def before_model_request(self, ctx: Any, request_context: Any) -> Any:
-            request_context.messages = loop.next_request(request_context.messages)
+            request_context.messages = await loop.next_request(request_context.messages)
             return request_context
 
         async def after_model_request(self, ctx: Any, *, request_context: Any, response: Any) -> Any:

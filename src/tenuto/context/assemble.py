@@ -80,9 +80,9 @@ class Inputs:
     """Start of the turn, in the user's zone. The block stands still within a turn."""
     zone: str
     bridge: Sequence[Record] = ()
-    """The branch's questions after `marks.lost` and before `marks.start`, oldest first."""
+    """The branch's questions after `marks.floor` and before `marks.start`, oldest first."""
     covers_seq: int = 0
-    """The task summary covers records up to here; nothing below is bridged."""
+    """The task covers the branch's records up to here. The bridge follows when the window moves."""
     sections: Sequence[Section] = ()
     """Task and memory, rendered by their owners."""
     expired: frozenset[str] = frozenset()
@@ -150,7 +150,7 @@ def assemble(inputs: Inputs) -> Request:
         "marks": window.marks.as_json(),
         "rules": list(inputs.settings.model_dump().values()),
         "blocks": _blocks(inputs, window, blocks, family),
-        "left_out": _left_out(window, bridged, inputs),
+        "left_out": _left_out(window, bridged),
         "budget": {
             "window": inputs.model.window,
             "output": reserved,
@@ -214,9 +214,13 @@ def _fit(inputs: Inputs, reserved: int) -> tuple[Window, _Blocks, Bridge]:
     )
     first = inputs.turns[0].records[0].id
     limit = min(inputs.settings.bridge_tokens, int(_room(inputs, reserved, now.cost) * BRIDGE_SHARE))
-    uncovered = {record.seq: record for record in inputs.bridge if record.seq > inputs.covers_seq}
+    covers = min(inputs.marks.covers, inputs.covers_seq)
+    uncovered = {record.seq: record for record in inputs.bridge}
     while True:
-        bridged = bridge_of([uncovered[seq] for seq in sorted(uncovered)], limit)
+        bridged = bridge_of([uncovered[seq] for seq in sorted(uncovered) if seq > covers], limit)
+        if bridged.left_out and covers < inputs.covers_seq:
+            covers = inputs.covers_seq
+            continue
         bridge = bridge_section(bridged)
         spent = now.cost + block_of([bridge], first).cost if bridge is not None else now.cost
         window = choose(inputs.turns, inputs.marks, _rules(inputs, reserved, spent))
@@ -226,12 +230,14 @@ def _fit(inputs: Inputs, reserved: int) -> tuple[Window, _Blocks, Bridge]:
             for turn in inputs.turns[:-1]
             if turn.last_seq < window.marks.start
             for record in turn.questions
-            if record.seq > inputs.covers_seq
         }
-        if len(uncovered) == known:
+        moved = window.marks.start != inputs.marks.start and covers < inputs.covers_seq
+        if moved:
+            covers = inputs.covers_seq
+        if len(uncovered) == known and not moved:
             break
     lost = max([window.marks.lost, *(record.seq for record in bridged.left_out)])
-    marks = replace(window.marks, lost=lost if lost > inputs.covers_seq else 0)
+    marks = replace(window.marks, lost=lost if lost > covers else 0, covers=covers)
     shown = window.closed.rendered[0] if window.closed.rendered else window.current
     blocks = _Blocks(block_of([bridge], shown.turn.records[0].id) if bridge is not None else None, now)
     return replace(window, marks=marks), blocks, bridged
@@ -294,7 +300,9 @@ def _blocks(inputs: Inputs, window: Window, blocks: _Blocks, family: Family) -> 
 
 
 def _section_entry(section: Section, family: Family) -> JsonObject:
-    entry = _entry(section.layer, section.source, section.size, family)
+    entry = _entry(section.layer, section.source, section.size, family) | {"note": section.note}
+    if section.items:
+        entry["items"] = list(section.items)
     if section.records:
         spread = [[section.records[0], section.records[-1]]]
         entry |= {"records": spread, "state": "bridge", "note": f"{len(section.records)} questions"}
@@ -345,16 +353,19 @@ def _ranges(seqs: Sequence[int]) -> list[list[int]]:
     return ranges
 
 
-def _left_out(window: Window, bridged: Bridge, inputs: Inputs) -> list[JsonObject]:
+def _left_out(window: Window, bridged: Bridge) -> list[JsonObject]:
+    """What lies before the window, by what stands for it: the task, the bridge, or the log alone."""
+    marks = window.marks
     left: list[JsonObject] = []
-    start = window.marks.start
-    if start > 1:
-        covered = "task" if inputs.covers_seq >= start - 1 else "bridge" if bridged.records else "log"
-        left.append({"from_seq": 1, "to_seq": start - 1, "reason": "window", "covered_by": covered})
-    if window.marks.lost:
-        left.append(
-            {"from_seq": 1, "to_seq": window.marks.lost, "reason": "bridge_full", "covered_by": "log"}
-        )
+
+    def leave(first: int, last: int, reason: str, covered_by: str) -> None:
+        if first <= last:
+            left.append({"from_seq": first, "to_seq": last, "reason": reason, "covered_by": covered_by})
+
+    dropped = marks.start - 1
+    leave(1, min(marks.covers, dropped), "window", "task")
+    leave(marks.covers + 1, min(marks.lost, dropped), "bridge_full", "log")
+    leave(marks.floor + 1, dropped, "window", "bridge" if bridged.records else "log")
     return left
 
 

@@ -62,6 +62,9 @@ class Section:
     text: str
     size: Measure
     records: tuple[int, ...] = ()
+    items: tuple[str, ...] = ()
+    """Ids of the task items or facts that it shows."""
+    note: str = ""
 
 
 LABELS = {

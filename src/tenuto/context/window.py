@@ -79,6 +79,16 @@ class Marks:
 
     The bridge is every question of the branch after this one and before `start`.
     """
+    covers: int = 0
+    """The task covers records up to here, as the bridge knows it: nothing below is bridged.
+
+    Taken over when the window moves, so that a refresh in between doesn't change the stable prefix.
+    """
+
+    @property
+    def floor(self) -> int:
+        """The bridge begins behind this record."""
+        return max(self.lost, self.covers)
 
     def as_json(self) -> JsonObject:
         return {
@@ -86,11 +96,12 @@ class Marks:
             "clip": self.clip,
             "squeeze": self.squeeze,
             "lost": self.lost,
+            "covers": self.covers,
         }
 
     @classmethod
     def from_json(cls, value: JsonObject) -> Marks:
-        return cls(value["start"], value["clip"], value["squeeze"], value["lost"])
+        return cls(value["start"], value["clip"], value["squeeze"], value["lost"], value.get("covers", 0))
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,6 +62,7 @@ class ThreadLog:
         self._chain: list[Record] = []
         self._offsets: list[int] = []
         self._whole = True
+        self._spans: list[list[int]] | None = None
 
     def refresh(self) -> None:
         """Take in what this or another process appended. Cost: the bytes appended since the last call."""
@@ -111,7 +112,10 @@ class ThreadLog:
             self._chain.append(record)
             self._offsets.append(offset)
             self._head = record.id
+            if self._spans:
+                _extend(self._spans, record.seq)
         else:
+            self._spans = None
             self._select(record, offset)
 
     def _select(self, record: Record, offset: int) -> None:
@@ -230,6 +234,44 @@ class ThreadLog:
             found.extend(self._walk(start, want, keep=lambda line: _QUESTION in line, after=seq))
         found.reverse()
         return found
+
+    def forward(self, after: int, before: int) -> Iterator[Record]:
+        """The records between two sequence numbers (both excluded) in the file's order, all branches.
+
+        Lazy: O(log size) to find the first, then the bytes of what is taken.
+        """
+        self.refresh()
+        place = self._find(after) if after > 0 else None
+        with self.path.open("rb") as stream:
+            for _, line in self._lines_from(stream.fileno(), place[0] if place else 0):
+                record = self._parse(line, near=after)
+                if record is not None and record.seq >= before:
+                    return
+                if record is not None and record.seq > after:
+                    yield record
+
+    def spans(self) -> tuple[tuple[int, int], ...]:
+        """Which records the active branch holds, as inclusive ranges of sequence numbers, oldest first.
+
+        Reads every line's head once, O(file), then keeps the answer up to date; another branch asks again.
+        """
+        self.refresh()
+        if self._spans is None:
+            found: list[list[int]] = []
+            want = self._head
+            with self.path.open("rb") as stream:
+                for _, line in self._lines_before(stream.fileno(), self._size):
+                    head = _HEAD.match(line)
+                    if want is None or head is None or head[2].decode() != want:
+                        continue
+                    seq = int(head[1])
+                    if found and found[-1][0] == seq + 1:
+                        found[-1][0] = seq
+                    else:
+                        found.append([seq, seq])
+                    want = head[3].decode() if head[3] else None
+            self._spans = found[::-1]
+        return tuple((first, last) for first, last in self._spans)
 
     def offset_of(self, record: Record) -> int:
         """Where the line of a record in memory begins, -1 if it isn't in memory."""
@@ -531,6 +573,13 @@ class ThreadLog:
             self._report(Gap("torn", self._last_seq, f"{len(fragment)} bytes kept in {aside.name}"))
         else:
             os.write(descriptor, b"\n")
+
+
+def _extend(spans: list[list[int]], seq: int) -> None:
+    if spans[-1][1] == seq - 1:
+        spans[-1][1] = seq
+    else:
+        spans.append([seq, seq])
 
 
 class _Lock:

@@ -32,6 +32,8 @@ class Thread:
     created: str
     model: str = ""
     """The model chosen for the thread, empty for the workspace's default."""
+    branched: bool = False
+    """Whether an edit or a regeneration made a branch: only then a record may lie on another one."""
     state: str = "ok"
     """`ok`, or what is wrong with its files."""
     v: int = 1
@@ -76,17 +78,25 @@ class Threads:
         self._write(thread)
         return thread
 
-    def change(self, scope: Scope, *, title: str | None = None, model: str | None = None) -> Thread:
-        """Set the title or the model of a thread."""
+    def change(
+        self, scope: Scope, *, title: str | None = None, model: str | None = None, branched: bool = False
+    ) -> Thread:
+        """Set the title or the model of a thread, or note that it has branches."""
         with locked(self._folder / ".threads.lock"):
             known = self.open(scope)
             changed = replace(
                 known,
                 title=known.title if title is None else title[:200],
                 model=known.model if model is None else model,
+                branched=known.branched or branched,
             )
             self._write(changed)
         return changed
+
+    def epoch(self, thread: str) -> int:
+        """The thread's epoch as it is on disk now; 0 for a thread that is gone."""
+        known = self._read(thread)
+        return known.epoch if known is not None else 0
 
     def of(self, user: str) -> list[Thread]:
         """The user's threads, the latest used first. O(threads of the workspace)."""
@@ -146,10 +156,12 @@ class Threads:
         log = ThreadLog(self.log_path(thread))
         if not log.path.exists():
             return None
-        user, epoch, created, readable = "", 1, "", 0
+        user, epoch, created, readable, before, branched = "", 1, "", 0, "", False
         try:
             for record in log.scan():
                 readable += 1
+                branched = branched or (record.parent or "") != before
+                before = record.id
                 epoch = max(epoch, record.epoch)
                 if record.event_type == CREATED and record.event is not None:
                     user, created = str(record.event.get("user", "")), record.at
@@ -157,4 +169,4 @@ class Threads:
             damage += error.message
         lost = sum(gap.kind == "damaged" for gap in log.gaps)
         state = f"{damage}{readable} of {readable + lost} lines readable" if damage or lost else "ok"
-        return Thread(thread, user, "", epoch, created, state=state)
+        return Thread(thread, user, "", epoch, created, branched=branched, state=state)
