@@ -350,6 +350,7 @@ class App:
             sandbox=sandbox,
             emit=turn.emit,
             approve=approve,
+            task_items=lambda: workspace.tasks.items(thread, conversation),
         )
         found = offers(place, tools)
         instructions = base_instructions(settings)

@@ -188,13 +188,13 @@ class Tasks:
             return Report("cooling", reason=ledger.error)
         conversation = workspace.conversation(thread)
         branch = branch_of(thread, conversation)
+        if not asked_for and not self.due(thread, conversation):
+            return Report("nothing", version=ledger.version)
         end = before if before is not None else conversation.marks(workspace.settings.context).start
         report = Report("nothing", covers_seq=covers(ledger.covered, branch.spans), version=ledger.version)
         for _ in range(MOST_CHUNKS):
             chunk, last = self._chunk(conversation, branch, report.covers_seq, end)
-            if not chunk or (
-                len(chunk) < rules.refresh_after and not asked_for and report.result == "nothing"
-            ):
+            if not chunk:
                 return report
             covering = branch.within(report.covers_seq + 1, last)
             if not await self._refresh_chunk(thread, conversation, branch, chunk, covering, focus, report):

@@ -27,6 +27,8 @@ from tenuto.results.store import ResultStore
 from tenuto.sandbox.protocol import Folders, RunResult, SandboxKey, SandboxManager
 from tenuto.scope import PYTHON, Member
 from tenuto.settings import Settings
+from tenuto.task.ledger import Item
+from tenuto.task.render import one_line
 
 if TYPE_CHECKING:
     from pydantic_ai import RunContext, Tool
@@ -49,6 +51,8 @@ class ToolPlace:
     files: ThreadFiles
     sandbox: SandboxManager | None
     emit: Callable[[Event], None]
+    task_items: Callable[[], Sequence[Item]] = tuple
+    """The items of the task on the active branch."""
     approve: Approve | None = None
 
     @property
@@ -118,6 +122,13 @@ def _own(place: ToolPlace) -> list[Offer]:
             _schema([]),
             lambda _, a: _list_results(place),
         ),
+        Offer(
+            "read_task",
+            "Read every item of this conversation's task: goals, conditions, decisions, open questions, with the "
+            "records they rest on, also those that had no room above.",
+            _schema([]),
+            lambda _, a: _read_task(place),
+        ),
     ]
     if place.may_run_code:
         own += [
@@ -166,6 +177,18 @@ async def _read_record(place: ToolPlace, arguments: JsonObject) -> ToolResult:
             f"this conversation has no record #{arguments['seq']}", hint="use a number shown as #n"
         )
     return ToolResult(_piece("\n".join(texts(record.message)), int(arguments.get("offset") or 0)))
+
+
+async def _read_task(place: ToolPlace) -> ToolResult:
+    items = place.task_items()
+    if not items:
+        return ToolResult("The task has no items yet.")
+    lines = [
+        f"[{item.id}] {item.kind}, {item.status}{'' if item.verified else ', unconfirmed'}: {one_line(item.text)}"
+        + "".join(f' — "{one_line(change.quote)}" (#{change.record})' for change in item.source)
+        for item in items
+    ]
+    return ToolResult(clip("\n".join(lines), READ_CHARS, "the rest has no room in one read"))
 
 
 async def _list_results(place: ToolPlace) -> ToolResult:

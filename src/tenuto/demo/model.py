@@ -13,6 +13,8 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from tenuto.demo.keeper import EXCLUDE, EXTRACT, INCLUDE, REFRESH, answer
+
 if TYPE_CHECKING:
     from pydantic_ai.messages import ModelMessage
     from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
@@ -20,16 +22,9 @@ if TYPE_CHECKING:
 _FENCE = re.compile(r'<context id="([^"]+)">\n(.*?)\n</context id="\1">\n', re.DOTALL)
 _BRIDGE = re.compile(r"\[bridge\] (.*?)(?=\n\n\[(?:task|memory)\]|\Z)", re.DOTALL)
 
-_EXCLUDE = re.compile(
-    r"(exclud|leav\w* out|without|ignor)\w*\s+(the\s+)?(public\s+)?holidays?"
-    r"|(排除|剔除|去掉|不含|不算|不计)(法定|公共)?(节假日|假日|节日)",
-    re.IGNORECASE,
-)
-_INCLUDE = re.compile(
-    r"(includ|count|with)\w*\s+(the\s+)?(public\s+)?holidays?"
-    r"|(?<!不)(包含|包括|算上|计入|加上|加回)(法定|公共)?(节假日|假日|节日)",
-    re.IGNORECASE,
-)
+_TASK = re.compile(r"\[task\] (.*?)(?=\n\n\[memory\]|\Z)", re.DOTALL)
+_CONDITIONS_IN_FORCE = re.compile(r"^Conditions in force:\n((?:- .*\n?)*)", re.MULTILINE)
+
 _MONTHS: list[str] = list(
     "january february march april may june july august september october november december".split()  # noqa: SIM905
 )
@@ -60,7 +55,7 @@ class Reading:
 
     question: str = ""
     said: list[str] = field(default_factory=list[str])
-    """The user's words in order: bridge, history, question."""
+    """The user's words in order: conditions of the task, bridge, history, question."""
     saved: dict[str, str] = field(default_factory=dict[str, str])
     """Month to path of a result that is still there."""
     expired: set[str] = field(default_factory=set[str])
@@ -81,8 +76,8 @@ class Reading:
         """Whether holidays are left out: the last word of the user on it counts."""
         excluded = False
         for text in self.said:
-            places = [(match.start(), True) for match in _EXCLUDE.finditer(text)]
-            places += [(match.start(), False) for match in _INCLUDE.finditer(text)]
+            places = [(match.start(), True) for match in EXCLUDE.finditer(text)]
+            places += [(match.start(), False) for match in INCLUDE.finditer(text)]
             if places:
                 excluded = max(places)[1]
         return excluded
@@ -129,6 +124,9 @@ def _read_words(content: Any, reading: Reading) -> None:
     if match := _FENCE.search(text):
         if bridge := _BRIDGE.search(match[2]):
             reading.said.insert(0, bridge[1])
+        if task := _TASK.search(match[2]):
+            # The task stands for words older than the bridge's.
+            reading.said[:0] = _CONDITIONS_IN_FORCE.findall(task[1])
         text = text[match.end() :]
     reading.said.append(text)
     reading.question = text
@@ -300,6 +298,10 @@ async def _stream(
 ) -> AsyncIterator[str | dict[int, DeltaToolCall]]:
     from pydantic_ai.models.function import DeltaToolCall
 
+    last = str(getattr(messages[-1].parts[-1], "content", ""))
+    if REFRESH in last or EXTRACT in last:
+        yield answer(last)
+        return
     step = decide(read(messages), [tool.name for tool in info.function_tools])
     if isinstance(step, str):
         for start in range(0, len(step), 24):

@@ -71,6 +71,9 @@ class LocalJobs:
             # The files still say what is due; the next turn asks for it again.
             self.counts["failed"] += 1
             log.warning("%s failed: %s", job.kind, error)
+        except Exception:
+            self.counts["failed"] += 1
+            log.exception("%s failed", job.kind)
         else:
             self.counts["done"] += 1
 
