@@ -129,3 +129,13 @@ class ThreadCleared(TenutoError):
     """The thread was cleared while this turn ran; nothing more of the turn is kept (I10)."""
 
     code, exit_code = "thread_cleared", 1
+
+
+class FactRefused(TenutoError):
+    """What can't be remembered: a secret, a wish for one occasion, a text over its limit, words nobody said."""
+
+    code, exit_code = "fact_refused", 2
+
+
+class MemoryDamaged(TenutoError):
+    code, exit_code = "memory_damaged", 7

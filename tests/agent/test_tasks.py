@@ -211,7 +211,7 @@ async def test_the_refresh_shares_the_live_requests_prefix_tools_included(open_a
 
 async def test_a_refresh_that_would_not_fit_goes_without_the_prefix_and_in_pieces(open_app, talking):
     _, refreshes = talking()
-    own = {"small": {"model": "http://127.0.0.1:9/v1#m", "window": 4_000, "output": 200}}
+    own = {"small": {"model": "http://127.0.0.1:9/v1#m", "window": 3_600, "output": 200}}
     async with open_app(
         task={"chunk_tokens": 200}, context=SMALL, models=own, agent={"model": "small"}
     ) as app:

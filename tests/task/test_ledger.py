@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from tenuto.codec import dumps, loads
 from tenuto.task import ledger as L
-from tenuto.task.evidence import Said, stands_in
+from tenuto.task.evidence import Said
 from tenuto.task.ledger import Hand, Item, Ledger, Operation, apply, covers, joined
 from tenuto.task.refresh import Grew, cooling, failed, parse, prompt, refreshed
 from tenuto.task.render import render
+from tenuto.words import stands_in
 
 USER = Said(3, "user", "Please leave out public holidays, and keep the report under 12 pages.", 1, "", 20)
 LATER = Said(9, "user", "Count the holidays after all.", 4, "", 8)

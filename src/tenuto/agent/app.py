@@ -20,6 +20,7 @@ from tenuto.agent.ask import Asked, ask
 from tenuto.agent.conversation import TURN_ENDED, Conversation, RequestRules
 from tenuto.agent.events import Event, Queued, TurnEnded, TurnStarted
 from tenuto.agent.mcp import McpHub
+from tenuto.agent.memories import Desk, Memories
 from tenuto.agent.models import LearnedWindows, ModelPool, find
 from tenuto.agent.tasks import Report, Tasks
 from tenuto.agent.tools import Approve, ToolPlace, offers
@@ -46,6 +47,7 @@ from tenuto.settings import Loaded, Settings, load
 
 TITLE_CHARS = 60
 REFRESH_TASK = "refresh_task"
+EXTRACT_MEMORY = "extract_memory"
 IN_MEMORY = 256
 """Conversations kept parsed in memory; an older one is read from its log again."""
 
@@ -61,6 +63,7 @@ class Workspace:
         self.mcp = McpHub(loaded.settings.mcp, self.folder / ".logs")
         self._app = app
         self.tasks = Tasks(self, self._ask)
+        self.memories = Memories(self, self._ask)
         self._conversations: dict[str, Conversation] = {}
 
     @property
@@ -147,6 +150,7 @@ class App:
         self.learned = LearnedWindows(home / "windows.json")
         self.jobs = LocalJobs()
         self.jobs.handle(REFRESH_TASK, self._refresh_task)
+        self.jobs.handle(EXTRACT_MEMORY, self._extract_memory)
         self._models = ModelPool()
         self._sandbox: asyncio.Task[Manager] | None = None
         self._turns: set[asyncio.Task[TurnEnded]] = set()
@@ -274,6 +278,8 @@ class App:
             except TenutoError as error:
                 return _not_begun(turn, conversation, question, error)
             ended = await loop.run()
+            shown = [name for s in loop.rules.sections if s.layer == "memory" for name in s.items]
+            workspace.memories.store(scope.user).count_use(shown, scope.thread, question.turn)
             self._afterwards(workspace, scope, thread)
             return ended
 
@@ -287,7 +293,10 @@ class App:
 
     def _afterwards(self, workspace: Workspace, scope: Scope, thread: Thread) -> None:
         """What a turn leaves to do: found from the files, so that a job lost to a crash is asked for again."""
-        if workspace.tasks.due(thread, workspace.conversation(thread)):
+        conversation = workspace.conversation(thread)
+        if workspace.memories.due(scope.user, thread, conversation):
+            self.jobs.submit(Job(EXTRACT_MEMORY, (scope.workspace, scope.user)))
+        if workspace.tasks.due(thread, conversation):
             self.jobs.submit(Job(REFRESH_TASK, (scope.workspace, scope.user, scope.thread), thread.epoch))
 
     async def _refresh_task(self, job: Job) -> None:
@@ -296,6 +305,10 @@ class App:
         thread = workspace.threads.open(scope)
         if thread.epoch == job.epoch:
             await workspace.tasks.refresh(thread)
+
+    async def _extract_memory(self, job: Job) -> None:
+        workspace, user = job.key
+        await self.workspace(workspace).memories.extract(user)
 
     async def compact(self, scope: Scope, focus: str = "") -> Report:
         """Refresh the task now and move the window to the last turns. The window stays if the refresh fails."""
@@ -340,6 +353,7 @@ class App:
         member = workspace.member(scope.user)
         sandbox, notices = await self._sandbox_for(member, settings)
         tools, unreachable = await workspace.mcp.tools(scope.user)
+        uses_memory = workspace.memories.store(scope.user).load().use
         place = ToolPlace(
             key=SandboxKey(scope.workspace, scope.user, scope.thread),
             member=member,
@@ -350,32 +364,46 @@ class App:
             sandbox=sandbox,
             emit=turn.emit,
             approve=approve,
+            memory=Desk(workspace.memories, scope.user, conversation, question.turn) if uses_memory else None,
             task_items=lambda: workspace.tasks.items(thread, conversation),
         )
         found = offers(place, tools)
         instructions = base_instructions(settings)
         tools_text = dumps([offer.definition for offer in found]).decode()
-        sections, covers_seq = workspace.tasks.in_request(thread, conversation)
+        task, covers_seq = workspace.tasks.in_request(thread, conversation)
         rules = RequestRules(
             fixed=fixed_parts(conversation.log, instructions, tools_text),
             model=served.facts,
             settings=settings.context,
             expired=place.results.gone(),
-            sections=sections,
+            sections=(*task, *workspace.memories.in_request(scope.user, conversation)),
             covers_seq=covers_seq,
         )
         attachment = attached.name if attached else ""
         turn.emit(TurnStarted(question.turn, question.seq, name, attachment, [*notices, *unreachable]))
 
+        def sections() -> tuple[Section, ...]:
+            task, _ = workspace.tasks.in_request(thread, conversation)
+            return (*task, *workspace.memories.in_request(scope.user, conversation))
+
         async def refresh(rules: RequestRules) -> RequestRules | None:
             report = await workspace.tasks.refresh(thread, before=question.seq, asked_for=True)
             if report.result != "done":
                 return None
-            sections, covers_seq = workspace.tasks.in_request(thread, conversation)
-            return replace(rules, sections=sections, covers_seq=covers_seq)
+            _, covers_seq = workspace.tasks.in_request(thread, conversation)
+            return replace(rules, sections=sections(), covers_seq=covers_seq)
 
         return TurnLoop(
-            conversation, question.turn, built, rules, instructions, found, place, self.learned, refresh
+            conversation,
+            question.turn,
+            built,
+            rules,
+            instructions,
+            found,
+            place,
+            self.learned,
+            sections,
+            refresh,
         )
 
     async def _sandbox_for(self, member: Member, settings: Settings) -> tuple[Manager | None, list[str]]:

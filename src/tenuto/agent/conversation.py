@@ -111,6 +111,11 @@ class Conversation:
         event = {"type": COMPACTED, "marks": marks.as_json(), "focus": focus}
         return self.note(view.newest.turn, event)[0]
 
+    @property
+    def loaded(self) -> list[Turn]:
+        """The turns of the window, oldest first, as the last request left them."""
+        return self._view.turns if self._view is not None else []
+
     def window_after_compaction(self, settings: ContextSettings) -> int:
         """Where the window would start after `compact`."""
         view = self._look(settings)

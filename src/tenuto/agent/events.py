@@ -106,6 +106,8 @@ class TurnEnded:
     usage: JsonObject
     """`{requests, input_tokens, cached_tokens, output_tokens, cost_usd}`; cost null where no price is known."""
     error: JsonObject | None = None
+    not_saved: bool = False
+    """The answer claims to remember something, but nothing was written."""
     type: Literal["turn_ended"] = "turn_ended"
 
 

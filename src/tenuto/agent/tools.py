@@ -12,7 +12,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from tenuto.agent.events import ApprovalAsked, Event, ToolOutput
 from tenuto.agent.mcp import McpServer, ToolSpec
@@ -21,6 +21,7 @@ from tenuto.context.shape import clip, cut
 from tenuto.context.tokens import texts
 from tenuto.errors import NotFound, TenutoError
 from tenuto.log.store import ThreadLog
+from tenuto.memory.facts import Fact
 from tenuto.results.files import ThreadFiles
 from tenuto.results.offload import FILES_IN_SANDBOX, offload
 from tenuto.results.store import ResultStore
@@ -39,6 +40,18 @@ READ_CHARS = 7_000
 Approve = Callable[[ApprovalAsked], Awaitable[bool]]
 
 
+class MemoryDesk(Protocol):
+    """What tools may do to the user's memory."""
+
+    writes: int
+
+    def remember(self, arguments: JsonObject) -> Fact: ...
+
+    def forget(self, facts: Sequence[str]) -> int: ...
+
+    def unsaved_claim(self, answer: str) -> bool: ...
+
+
 @dataclass(frozen=True, slots=True)
 class ToolPlace:
     """What the tools of one turn work on: the thread's own things, nothing else (I13)."""
@@ -51,6 +64,8 @@ class ToolPlace:
     files: ThreadFiles
     sandbox: SandboxManager | None
     emit: Callable[[Event], None]
+    memory: MemoryDesk | None = None
+    """None while the user's memory is switched off."""
     task_items: Callable[[], Sequence[Item]] = tuple
     """The items of the task on the active branch."""
     approve: Approve | None = None
@@ -130,6 +145,8 @@ def _own(place: ToolPlace) -> list[Offer]:
             lambda _, a: _read_task(place),
         ),
     ]
+    if place.memory is not None:
+        own += _memory_tools(place.memory)
     if place.may_run_code:
         own += [
             Offer(
@@ -147,6 +164,55 @@ def _own(place: ToolPlace) -> list[Offer]:
             ),
         ]
     return own
+
+
+def _memory_tools(memory: MemoryDesk) -> list[Offer]:
+    text: JsonObject = {"type": "string"}
+    return [
+        Offer(
+            "remember",
+            "Remember a lasting fact about the user for later conversations, when the user asks for it. `quote` is "
+            "copied exactly from the user's own words in this conversation; `replaces` is the id of a fact that no "
+            "longer holds. Only this call saves anything: never say that something is remembered without it.",
+            _schema(
+                ["text", "quote"],
+                text={"type": "string", "description": "One short sentence in the user's language."},
+                quote=text,
+                importance={"type": "integer", "minimum": 1, "maximum": 5},
+                applies_to={"type": "string", "description": "When it holds; empty for always."},
+                until={
+                    "type": "string",
+                    "description": "Last day it holds, as 2027-03-31; empty for no end.",
+                },
+                replaces=text,
+            ),
+            lambda _, a: _remember(memory, a),
+        ),
+        Offer(
+            "forget",
+            "Forget facts by their ids (shown as [f…] in memory) when the user asks for it. Do not repeat what was "
+            "forgotten.",
+            _schema(["facts"], facts={"type": "array", "items": text}),
+            lambda _, a: _forget(memory, a),
+        ),
+    ]
+
+
+async def _remember(memory: MemoryDesk, arguments: JsonObject) -> ToolResult:
+    fact = memory.remember(arguments)
+    kept = "" if fact.status == "active" else " It was not important enough to keep: the memory is full."
+    return ToolResult(f"Saved as [{fact.id}].{kept}", {"fact": fact.id})
+
+
+async def _forget(memory: MemoryDesk, arguments: JsonObject) -> ToolResult:
+    given: Any = arguments.get("facts")
+    wanted = [str(one).strip("[] ") for one in cast("list[Any]", given)] if isinstance(given, list) else []
+    gone = memory.forget(wanted)
+    if not gone:
+        raise NotFound("no such fact is remembered", hint="use the ids shown in memory")
+    return ToolResult(
+        f"Forgotten: {gone}. It is no longer used; the user can delete it for good in the memory."
+    )
 
 
 def _from_server(place: ToolPlace, server: McpServer, spec: ToolSpec) -> Offer:

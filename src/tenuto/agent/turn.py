@@ -26,6 +26,7 @@ from tenuto.agent.models import LearnedWindows, request_settings, true_window, w
 from tenuto.agent.tools import Offer, ToolPlace, as_tool
 from tenuto.codec import JsonError, JsonObject, loads
 from tenuto.context.assemble import Request, reserved_output
+from tenuto.context.fence import Section
 from tenuto.errors import ModelFailed, TenutoError
 from tenuto.log.blobs import has_binary
 
@@ -84,11 +85,15 @@ class TurnLoop:
     offers: Sequence[Offer]
     place: ToolPlace
     learned: LearnedWindows
+    sections: Callable[[], tuple[Section, ...]] | None = None
+    """Task and memory as they are now: asked for again when a tool changed the memory."""
     refresh: Callable[[RequestRules], Awaitable[RequestRules | None]] | None = None
     """Called once a turn when the bridge is full: rules with a fresher task, None if that failed (I3)."""
     step: int = 0
     spent: Spent = field(default_factory=Spent)
     answer: str = ""
+    _writes: int = 0
+    _not_saved: bool = False
     _request: Request | None = None
     _settled: set[str] = field(default_factory=set[str])
     _calls: dict[str, str] = field(default_factory=dict[str, str])
@@ -206,6 +211,11 @@ class TurnLoop:
         """Log what settled, then assemble the next request from the log (I1)."""
         if seen:
             self.settle(seen[-1].parts)
+        memory = self.place.memory
+        if memory is not None and self.sections is not None and memory.writes != self._writes:
+            # What was just forgotten must not stand in the next request of the same turn.
+            self._writes = memory.writes
+            self.rules = replace(self.rules, sections=self.sections())
         request = self.conversation.request(self.rules, step=self.step)
         if request.manifest["coverage"] == "partial" and self.refresh is not None:
             refresh, self.refresh = self.refresh, None
@@ -261,7 +271,9 @@ class TurnLoop:
         if any(part.get("part_kind") == "tool-call" for part in message["parts"]):
             self.conversation.settle_response(self.turn, self._request, message)
         else:
-            end = {"type": TURN_ENDED, "reason": "answered", "usage": self.spent.as_json()}
+            end: JsonObject = {"type": TURN_ENDED, "reason": "answered", "usage": self.spent.as_json()}
+            if self.place.memory is not None and self.place.memory.unsaved_claim(self.answer):
+                end["not_saved"] = self._not_saved = True
             self.conversation.settle_response(self.turn, self._request, message, end)
             if self._request is not None:
                 tools = tuple(offer.definition for offer in self.offers)
@@ -287,7 +299,12 @@ class TurnLoop:
             else:
                 self.conversation.note(self.turn, event)
         ended = TurnEnded(
-            self.turn, cast("Any", reason), self.answer, usage, error.as_json() if error else None
+            self.turn,
+            cast("Any", reason),
+            self.answer,
+            usage,
+            error.as_json() if error else None,
+            self._not_saved,
         )
         self._emit(ended)
         return ended

@@ -7,6 +7,7 @@ byte for byte. Texts that would repeat in many records (base instructions) use t
 from __future__ import annotations
 
 import base64
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
@@ -38,6 +39,15 @@ class Blobs:
         except FileNotFoundError:
             return None
         return content if sha256(content) == name else None
+
+    def remove_if(self, holds: Callable[[str], bool]) -> int:
+        """Delete every text for which `holds` says so; returns how many. O(bytes stored)."""
+        removed = 0
+        for path in sorted(self._folder.glob("*")) if self._folder.is_dir() else ():
+            if len(path.name) == 64 and holds(path.read_bytes().decode("utf-8", "replace")):
+                path.unlink()
+                removed += 1
+        return removed
 
     def deflate(self, message: JsonObject) -> JsonObject:
         """A copy of `message` whose binary contents are references."""

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias, cast
 
 from tenuto.codec import JsonObject
-from tenuto.task.evidence import Said, faithful, folded, overlaps, same_words, stands_in
+from tenuto.task.evidence import Said
+from tenuto.words import faithful, folded, overlaps, same_words, stands_in
 
 VERSION = 1
 

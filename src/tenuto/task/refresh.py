@@ -5,16 +5,15 @@ The model gets the present items and the records that left the window, as data, 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from importlib.resources import files
-from typing import Any, cast
 
 from tenuto.codec import JsonObject, dumps, now, parse_stamp, stamp
 from tenuto.context.shape import clip
 from tenuto.context.tokens import count
+from tenuto.prompting import fill, operations_in
 from tenuto.task.evidence import Said
 from tenuto.task.ledger import (
     CLOSED,
@@ -69,7 +68,7 @@ def prompt(items: Sequence[Item], said: Sequence[Said], focus: str = "", problem
     text = (files("tenuto.task") / "prompts" / "refresh.md").read_text("utf-8").strip()
     known = "\n".join(_item_line(item) for item in items) or "(none yet)"
     records = "\n".join(_said_line(one) for one in said)
-    text = text.replace("{items}", known).replace("{records}", records)
+    text = fill(text, items=known, records=records)
     if focus:
         text += f"\n\nPay most attention to: {dumps(focus).decode()}"
     if problem:
@@ -96,41 +95,10 @@ def cost_of(one: Said) -> int:
     return int(one.tokens * share * 1.1) + 30
 
 
-_FENCED = re.compile(r"```(?:json)?\s*\n(.*?)```", re.DOTALL)
-
-
 def parse(answer: str) -> list[Operation] | None:
-    """The operations of an answer, None if it holds none at all.
-
-    Reads plain JSON, a fenced block, JSON inside prose, and what was cut off at the end.
-    """
-    from pydantic_core import from_json
-
-    candidates = [answer, *_FENCED.findall(answer)]
-    start = min((at for at in (answer.find("{"), answer.find("[")) if at >= 0), default=-1)
-    if start >= 0:
-        end = max(answer.rfind("}"), answer.rfind("]"))
-        candidates += [answer[start : end + 1], answer[start:]]
-    for candidate in candidates:
-        for partial in (False, True):
-            try:
-                value: Any = from_json(candidate, allow_partial=partial)
-            except ValueError:
-                continue
-            if (found := _operations(value)) is not None:
-                return found
-    return None
-
-
-def _operations(value: Any) -> list[Operation] | None:
-    if isinstance(value, dict):
-        value = cast("JsonObject", value).get("operations")
-    if not isinstance(value, list):
-        return None
-    raw = cast("list[Any]", value)
-    if any(not isinstance(item, dict) for item in raw):
-        return None
-    return [Operation.from_json(item) for item in raw]
+    """The operations of an answer, None if it holds none at all."""
+    found = operations_in(answer)
+    return None if found is None else [Operation.from_json(one) for one in found]
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tenuto.context.tokens import count
-from tenuto.task.evidence import same_words
 from tenuto.task.ledger import CLOSED, Item, Kind
+from tenuto.words import same_words
 
 HEADINGS: dict[Kind, str] = {
     "goal": "Goal",
