@@ -195,6 +195,18 @@ def bench_cache(json: Json = False, real: bool = True) -> None:
     _print_bench(measure(real=real), json)
 
 
+@bench_app.command("search", help="Recall and speed of the history search. 历史搜索的召回与速度。")
+def bench_search(
+    data: Annotated[Path | None, typer.Option("--data", help=t("bench_data"))] = None,
+    json: Json = False,
+    scale: bool = True,
+) -> None:
+    from tenuto.bench.search import measure
+
+    for row in measure(data, scale=scale) if not json else [measure(data, scale=scale)]:
+        _print_bench(row, json)
+
+
 @bench_app.command("sandbox", help="Start, call and kill of a sandbox. 沙箱的启动、调用和销毁。")
 def bench_sandbox(json: Json = False) -> None:
     from tenuto.bench.sandbox import measure

@@ -23,6 +23,7 @@ TEXTS: dict[str, tuple[str, str]] = {
     "doctor": ("Check sandbox, models, MCP servers, disk and logs.", "检查沙箱、模型、MCP 服务器、磁盘和日志。"),
     "repair": ("Write anew what can be recovered.", "重写可以恢复的内容。"),
     "bench": ("Measurements, with the floor taken in the same run.", "测量，与同一次运行中的基准比较。"),
+    "bench_data": ("Conversations with labelled evidence, as JSON; our own set unless given.", "带证据标注的对话（JSON）；默认使用自带的数据集。"),
     "sandbox": ("The sandbox's own Python environment.", "沙箱自己的 Python 环境。"),
     "sandbox_setup": ("Build the sandbox's Python environment.", "构建沙箱的 Python 环境。"),
     "opt_json": ("Print JSON.", "输出 JSON。"),
