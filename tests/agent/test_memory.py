@@ -281,7 +281,7 @@ async def test_an_exchange_that_fails_twice_is_passed_over(open_app, extracting)
         for _ in range(5):
             await ask(app, SAYS)
             await app.jobs.settled("w")
-        assert memories(app).store("ming").load().read["t"] > 0
+        assert memories(app).store("ming").load().read["t@1"] > 0
         assert len(prompts) == 9, "each exchange twice, the newest once so far"
 
 

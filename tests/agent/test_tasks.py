@@ -205,7 +205,12 @@ async def test_the_refresh_shares_the_live_requests_prefix_tools_included(open_a
         request, info = refreshes[0]
         at = next(n for n, turn in enumerate(turns) if common_prefix(turn, request) == len(turn))
         assert len(request) == len(turns[at]) + 2, "the turn's request, its answer, and the prompt"
-        assert [tool.name for tool in info.function_tools] == ["list_results", "read_record", "read_task"]
+        assert [tool.name for tool in info.function_tools] == [
+            "list_results",
+            "read_record",
+            "read_task",
+            "search_history",
+        ]
         assert "Be brief." in info.instructions
 
 

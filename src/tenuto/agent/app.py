@@ -17,8 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from tenuto.agent.ask import Asked, ask
+from tenuto.agent.clearing import begin_clear, delete_user_files, erase, finish_clears, overdue
 from tenuto.agent.conversation import TURN_ENDED, Conversation, RequestRules
 from tenuto.agent.events import Event, Queued, TurnEnded, TurnStarted
+from tenuto.agent.history import History, searched
 from tenuto.agent.mcp import McpHub
 from tenuto.agent.memories import Desk, Memories
 from tenuto.agent.models import LearnedWindows, ModelPool, find
@@ -30,7 +32,7 @@ from tenuto.context.assemble import Fixed
 from tenuto.context.fence import Section
 from tenuto.context.tokens import measure
 from tenuto.disk import PRIVATE_DIR
-from tenuto.errors import SandboxUnavailable, TenutoError, ThreadBusy
+from tenuto.errors import LateWrite, SandboxUnavailable, TenutoError, ThreadBusy
 from tenuto.jobs.local import LocalJobs
 from tenuto.jobs.protocol import Job
 from tenuto.log.record import Record
@@ -48,6 +50,8 @@ from tenuto.settings import Loaded, Settings, load
 TITLE_CHARS = 60
 REFRESH_TASK = "refresh_task"
 EXTRACT_MEMORY = "extract_memory"
+CLEAR_WAIT_S = 60.0
+"""How long a clear waits for another process's turn, which ends at its next write."""
 IN_MEMORY = 256
 """Conversations kept parsed in memory; an older one is read from its log again."""
 
@@ -64,6 +68,7 @@ class Workspace:
         self._app = app
         self.tasks = Tasks(self, self._ask)
         self.memories = Memories(self, self._ask)
+        self.history = History(self)
         self._conversations: dict[str, Conversation] = {}
 
     @property
@@ -105,16 +110,33 @@ class Workspace:
         return self.settings.agent.instructions.strip()
 
     def results(self, scope: Scope) -> ResultStore:
-        return ResultStore(self.folder / ".results" / scope.user / scope.thread, self.settings.results)
+        folder = self.folder / ".results" / scope.user / scope.thread
+        return ResultStore(folder, self.settings.results, guard=self._guard(scope))
 
     def files(self, scope: Scope) -> ThreadFiles:
-        return ThreadFiles(self.folder / "files" / scope.user / scope.thread)
+        return ThreadFiles(self.folder / "files" / scope.user / scope.thread, self._guard(scope))
+
+    def _guard(self, scope: Scope) -> Callable[[], None]:
+        """Refuses what a turn would still write after its thread was cleared."""
+        epoch = self.threads.epoch(scope.thread)
+
+        def check() -> None:
+            if self.threads.epoch(scope.thread) != epoch:
+                raise LateWrite("the thread was cleared meanwhile; nothing was written", hint="send it again")
+
+        return check
+
+    def forget(self, thread: str) -> None:
+        """Drop what is kept in memory of a thread."""
+        self._conversations.pop(thread, None)
+        self.tasks.forget(thread)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class RunningTurn:
     """A turn as its readers see it."""
 
+    scope: Scope
     _events: asyncio.Queue[Event | None] = field(default_factory=asyncio.Queue["Event | None"])
     _task: asyncio.Task[TurnEnded] | None = None
 
@@ -132,6 +154,19 @@ class RunningTurn:
         """End the turn; what came so far is logged, and `TurnEnded` follows."""
         if self._task is not None and not self._task.done():
             self._task.cancel()
+
+    async def over(self) -> None:
+        """Wait for the end, whatever it is."""
+        if self._task is not None:
+            await asyncio.wait([self._task])
+
+    def drop_events(self) -> int:
+        """Forget what no reader took yet; readers see the end of the stream."""
+        dropped = self._events.qsize()
+        while not self._events.empty():
+            self._events.get_nowait()
+        self._events.put_nowait(None)
+        return dropped
 
     async def ended(self) -> TurnEnded:
         """Wait for the end."""
@@ -154,6 +189,7 @@ class App:
         self._models = ModelPool()
         self._sandbox: asyncio.Task[Manager] | None = None
         self._turns: set[asyncio.Task[TurnEnded]] = set()
+        self._running: set[RunningTurn] = set()
         self._drain = 0.0
 
     async def __aenter__(self) -> App:
@@ -176,9 +212,13 @@ class App:
             await manager.close()
 
     def workspace(self, name: str) -> Workspace:
-        """The workspace called `name`; its settings are read once. Raises `SettingsError`."""
+        """The workspace called `name`; its settings are read once, and clears that a crash cut short are finished.
+
+        Raises `SettingsError`.
+        """
         if name not in self._workspaces:
             self._workspaces[name] = Workspace(self, name, load(self.home, name, self._overrides))
+            finish_clears(self._workspaces[name])
             self._drain = max(self._drain, self._workspaces[name].settings.agent.drain)
         return self._workspaces[name]
 
@@ -243,11 +283,13 @@ class App:
         `parent` puts it behind an earlier record instead of the newest: an edit, a branch. `approve` is
         asked before tools that need it; without it they are refused.
         """
-        turn = RunningTurn()
+        turn = RunningTurn(scope)
+        self._running.add(turn)
         task = asyncio.create_task(self._turn(turn, scope, text, model, approve, parent))
         turn._task = task  # pyright: ignore[reportPrivateUsage]
         self._turns.add(task)
         task.add_done_callback(self._turns.discard)
+        task.add_done_callback(lambda _: self._running.discard(turn))
         task.add_done_callback(lambda _: turn._events.put_nowait(None))  # pyright: ignore[reportPrivateUsage]
         return turn
 
@@ -325,6 +367,70 @@ class App:
                 conversation.compact(workspace.settings.context, covers=report.covers_seq, focus=focus)
             return report
 
+    async def clear(self, scope: Scope) -> JsonObject:
+        """Clear a thread: when this returns, nothing on disk or in memory holds its content (I11). A receipt."""
+        workspace = self.workspace(scope.workspace)
+        require(workspace.member(scope.user), "send")
+        workspace.thread(scope)
+        return await self._erase(workspace, scope, delete=False)
+
+    async def delete(self, scope: Scope) -> JsonObject:
+        """Clear a thread and forget that there was one."""
+        workspace = self.workspace(scope.workspace)
+        require(workspace.member(scope.user), "send")
+        workspace.thread(scope)
+        return await self._erase(workspace, scope, delete=True)
+
+    async def delete_user(self, workspace_name: str, user: str) -> JsonObject:
+        """Everything of a user in a workspace: threads, memory with its tombstones, results, files."""
+        workspace = self.workspace(workspace_name)
+        check_id("user", user)
+        await self.jobs.cancel(workspace_name, user)
+        receipts = [
+            await self._erase(workspace, Scope(workspace_name, user, thread.thread), delete=True)
+            for thread in workspace.threads.of(user)
+        ]
+        return delete_user_files(workspace, user, receipts)
+
+    async def retain(self, workspace_name: str) -> list[JsonObject]:
+        """Delete the threads that were not used for longer than the workspace keeps them."""
+        workspace = self.workspace(workspace_name)
+        return [
+            await self._erase(workspace, Scope(workspace_name, thread.user, thread.thread), delete=True)
+            for thread in overdue(workspace)
+        ]
+
+    async def _erase(self, workspace: Workspace, scope: Scope, *, delete: bool) -> JsonObject:
+        """Raise the epoch, end what runs, then remove every place (I10, I11)."""
+        journal = begin_clear(workspace, scope, delete=delete)
+        running = [turn for turn in self._running if turn.scope == scope]
+        for turn in running:
+            turn.stop()
+        for turn in running:
+            await turn.over()
+        jobs = await self.jobs.cancel(scope.workspace, scope.user, scope.thread)
+        sandbox = False
+        if self._sandbox is not None and self._sandbox.done() and self._sandbox.exception() is None:
+            key = SandboxKey(scope.workspace, scope.user, scope.thread)
+            sandbox = self._sandbox.result().status(key) is not None
+            await self._sandbox.result().clear(key)
+        try:
+            async with asyncio.timeout(CLEAR_WAIT_S), self.turn_lock(workspace, scope):
+                receipt = erase(workspace, journal)
+        except TimeoutError as error:
+            raise ThreadBusy(
+                "another process still runs a turn in this thread; its log is cleared already",
+                hint="clear it once more when that turn has ended",
+            ) from error
+        buffered = sum(turn.drop_events() for turn in running)
+        return {
+            **receipt,
+            "turns_stopped": len(running),
+            "events_dropped": buffered,
+            "jobs": jobs,
+            "sandbox": sandbox,
+        }
+
     def turn_lock(
         self, workspace: Workspace, scope: Scope, emit: Callable[[Event], None] = lambda _: None
     ) -> AbstractAsyncContextManager[None]:
@@ -364,6 +470,7 @@ class App:
             sandbox=sandbox,
             emit=turn.emit,
             approve=approve,
+            history=lambda arguments: searched(workspace.history, scope.user, arguments),
             memory=Desk(workspace.memories, scope.user, conversation, question.turn) if uses_memory else None,
             task_items=lambda: workspace.tasks.items(thread, conversation),
         )

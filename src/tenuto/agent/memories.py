@@ -17,7 +17,7 @@ from tenuto.log.record import Record
 from tenuto.log.store import ThreadLog
 from tenuto.log.threads import Thread
 from tenuto.memory import facts as rules_of
-from tenuto.memory.extract import ANSWER_TOKENS, SCHEMA, Exchange, applied, prompt
+from tenuto.memory.extract import ANSWER_TOKENS, SCHEMA, Exchange, applied, place_of, prompt
 from tenuto.memory.facts import Fact, FactSource, Memory, Proposal
 from tenuto.memory.store import MemoryStore
 from tenuto.prompting import operations_in
@@ -221,7 +221,7 @@ class Memories:
     def due(self, user: str, thread: Thread, conversation: Conversation) -> bool:
         """Whether an exchange of this thread still waits to be looked at. Reads nothing while it is off."""
         memory = self.store(user).load()
-        return memory.extract and conversation.log.last_seq > memory.read.get(thread.thread, 0)
+        return memory.extract and conversation.log.last_seq > memory.read.get(_place(thread), 0)
 
     async def extract(self, user: str) -> int:
         """Look at every exchange that waits, one at a time, oldest first. Returns how many there were.
@@ -235,9 +235,9 @@ class Memories:
             if not memory.extract:
                 break
             log = ThreadLog(self.workspace.threads.log_path(thread.thread))
-            if log.last_seq <= memory.read.get(thread.thread, 0):
+            if log.last_seq <= memory.read.get(_place(thread), 0):
                 continue
-            waiting = _exchanges(log, thread.thread, memory.read.get(thread.thread, 0), memory.since)
+            waiting = _exchanges(log, thread, memory.read.get(_place(thread), 0), memory.since)
             for exchange in list(waiting):
                 if not await self._extract_one(store, exchange):
                     return done
@@ -263,12 +263,13 @@ class Memories:
             if operations is not None:
                 break
         found = operations or []
-        thread = exchange.thread
 
         def edit(memory: Memory) -> Memory:
             if not memory.extract:
                 raise LateWrite("extraction was switched off meanwhile")
-            if memory.read.get(thread, 0) >= exchange.through:
+            if self.workspace.threads.epoch(exchange.thread) != exchange.epoch:
+                raise LateWrite("the thread was cleared meanwhile")
+            if memory.read.get(exchange.place, 0) >= exchange.through:
                 return memory
             memory, _ = applied(memory, found, exchange, self._rules, stamp(now()), store.hashed)
             return _passed(memory, exchange)
@@ -276,21 +277,35 @@ class Memories:
         store.change(edit, epoch=memory.epoch)
         return True
 
+    def forget_thread(self, user: str, thread: str) -> None:
+        """Forget how far a cleared thread was looked at. Its facts stay."""
+
+        def without(places: dict[str, int]) -> dict[str, int]:
+            return {place: count for place, count in places.items() if place.rpartition("@")[0] != thread}
+
+        store = self.store(user)
+        if store.path.exists():
+            store.change(lambda m: replace(m, read=without(m.read), stuck=without(m.stuck)))
+
     def _failed(self, store: MemoryStore, epoch: int, exchange: Exchange) -> bool:
         """Count a failed attempt; after two, pass the exchange over."""
 
         def edit(memory: Memory) -> Memory:
-            failures = memory.stuck.get(exchange.thread, 0) + 1
+            failures = memory.stuck.get(exchange.place, 0) + 1
             if failures >= MOST_FAILURES:
                 return _passed(memory, exchange)
-            return replace(memory, stuck={**memory.stuck, exchange.thread: failures})
+            return replace(memory, stuck={**memory.stuck, exchange.place: failures})
 
-        return exchange.thread not in store.change(edit, epoch=epoch).stuck
+        return exchange.place not in store.change(edit, epoch=epoch).stuck
 
 
 def _passed(memory: Memory, exchange: Exchange) -> Memory:
-    stuck = {thread: count for thread, count in memory.stuck.items() if thread != exchange.thread}
-    return replace(memory, read={**memory.read, exchange.thread: exchange.through}, stuck=stuck)
+    stuck = {place: count for place, count in memory.stuck.items() if place != exchange.place}
+    return replace(memory, read={**memory.read, exchange.place: exchange.through}, stuck=stuck)
+
+
+def _place(thread: Thread) -> str:
+    return place_of(thread.thread, thread.epoch)
 
 
 def _questions(conversation: Conversation) -> Iterator[Record]:
@@ -299,7 +314,7 @@ def _questions(conversation: Conversation) -> Iterator[Record]:
         yield from reversed(turn.questions)
 
 
-def _exchanges(log: ThreadLog, thread: str, after: int, since: str) -> Iterator[Exchange]:
+def _exchanges(log: ThreadLog, thread: Thread, after: int, since: str) -> Iterator[Exchange]:
     """The answered turns after record `after`, begun after `since`, in the file's order.
 
     Others come together as one exchange without a question, so that they are not looked at again.
@@ -314,13 +329,13 @@ def _exchanges(log: ThreadLog, thread: str, after: int, since: str) -> Iterator[
         elif record.event_type == TURN_ENDED and question is not None:
             ended = record.event is not None and record.event.get("reason") == "answered"
             if ended and question.at >= since:
-                yield Exchange(thread, question.seq, words(question), answer, record.seq)
+                yield Exchange(thread.thread, question.seq, words(question), answer, record.seq, thread.epoch)
                 passed = 0
             else:
                 passed = record.seq
             question = None
     if passed:
-        yield Exchange(thread, 0, "", "", passed)
+        yield Exchange(thread.thread, 0, "", "", passed, thread.epoch)
 
 
 CLAIMS = re.compile(

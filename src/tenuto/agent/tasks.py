@@ -121,6 +121,10 @@ class Tasks:
             self._stores[thread] = TaskStore(threads.log_path(thread), lambda: threads.epoch(thread))
         return self._stores[thread]
 
+    def forget(self, thread: str) -> None:
+        """Drop what is kept in memory of a thread's ledger."""
+        self._stores.pop(thread, None)
+
     # -- reading ----------------------------------------------------------------------------------------
 
     def items(self, thread: Thread, conversation: Conversation) -> list[Item]:

@@ -66,6 +66,8 @@ class ToolPlace:
     emit: Callable[[Event], None]
     memory: MemoryDesk | None = None
     """None while the user's memory is switched off."""
+    history: Callable[[JsonObject], str] | None = None
+    """Searches the user's own history; returns what the model reads."""
     task_items: Callable[[], Sequence[Item]] = tuple
     """The items of the task on the active branch."""
     approve: Approve | None = None
@@ -145,6 +147,23 @@ def _own(place: ToolPlace) -> list[Offer]:
             lambda _, a: _read_task(place),
         ),
     ]
+    if (search := place.history) is not None:
+        own.append(
+            Offer(
+                "search_history",
+                "Search what this user and you said in all of this user's conversations, this one's dropped part "
+                "included. Returns the original words with record, conversation and date, and later words about "
+                "the same thing: the later ones count. Dates as 2026-11-30.",
+                _schema(
+                    ["query"],
+                    query={"type": "string"},
+                    since={"type": "string"},
+                    until={"type": "string"},
+                    thread={"type": "string"},
+                ),
+                lambda _, a: _search(search, a),
+            )
+        )
     if place.memory is not None:
         own += _memory_tools(place.memory)
     if place.may_run_code:
@@ -243,6 +262,10 @@ async def _read_record(place: ToolPlace, arguments: JsonObject) -> ToolResult:
             f"this conversation has no record #{arguments['seq']}", hint="use a number shown as #n"
         )
     return ToolResult(_piece("\n".join(texts(record.message)), int(arguments.get("offset") or 0)))
+
+
+async def _search(search: Callable[[JsonObject], str], arguments: JsonObject) -> ToolResult:
+    return ToolResult(await asyncio.to_thread(search, arguments))
 
 
 async def _read_task(place: ToolPlace) -> ToolResult:

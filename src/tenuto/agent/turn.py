@@ -27,7 +27,7 @@ from tenuto.agent.tools import Offer, ToolPlace, as_tool
 from tenuto.codec import JsonError, JsonObject, loads
 from tenuto.context.assemble import Request, reserved_output
 from tenuto.context.fence import Section
-from tenuto.errors import ModelFailed, TenutoError
+from tenuto.errors import LateWrite, ModelFailed, TenutoError, ThreadCleared
 from tenuto.log.blobs import has_binary
 
 if TYPE_CHECKING:
@@ -107,7 +107,12 @@ class TurnLoop:
         try:
             await self._run_again_if_too_long()
         except asyncio.CancelledError:
-            return self._ended("stopped", None)
+            try:
+                return self._ended("stopped", None)
+            except ThreadCleared as error:
+                return self._told("stopped", error)
+        except (ThreadCleared, LateWrite) as error:
+            return self._told("failed", error)
         except TenutoError as error:
             return self._ended("failed", error)
         return self._ended("answered", None)
@@ -298,6 +303,11 @@ class TurnLoop:
                 self.answer = partial
             else:
                 self.conversation.note(self.turn, event)
+        return self._told(reason, error)
+
+    def _told(self, reason: str, error: TenutoError | None) -> TurnEnded:
+        """Tell the readers how the turn ended."""
+        usage = self.spent.as_json()
         ended = TurnEnded(
             self.turn,
             cast("Any", reason),

@@ -6,8 +6,7 @@ import asyncio
 import contextlib
 import signal
 import sys
-from collections.abc import Generator, Mapping
-from pathlib import Path
+from collections.abc import Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tenuto.agent.app import App, RunningTurn
@@ -15,7 +14,8 @@ from tenuto.agent.events import ApprovalAsked, Event, TurnEnded, as_json
 from tenuto.cli.show import console, plain
 from tenuto.cli.text import t
 from tenuto.codec import dumps, new_id
-from tenuto.errors import TenutoError
+from tenuto.context.fence import words
+from tenuto.errors import NotFound, TenutoError
 from tenuto.scope import Scope
 from tenuto.settings import load
 
@@ -48,7 +48,7 @@ async def _run(where: Where, thread: str, model: str, message: str | None, allow
             return await chat.turn(message)
         if demo and not as_json:
             console().print(t("chat_demo"), markup=False)
-        return await chat.loop(where.home, chosen)
+        return await chat.loop(chosen)
 
 
 class _Chat:
@@ -61,9 +61,18 @@ class _Chat:
         self._out = console()
         self._open_line = False
 
-    async def loop(self, home: Path, model: str) -> int:
+    def _said_before(self) -> list[str]:
+        """The user's earlier messages of this thread, for the arrow keys: from the log, so that a clear clears them."""
+        workspace = self._app.workspace(self._scope.workspace)
+        try:
+            conversation = workspace.conversation(workspace.thread(self._scope))
+        except NotFound:
+            return []
+        return [words(record) for record in conversation.log.page(None, 400) if record.is_question]
+
+    async def loop(self, model: str) -> int:
         self._out.print(t("chat_start", thread=self._scope.thread, model=model), markup=False)
-        ask = _reader(home)
+        ask = _reader(self._said_before())
         while True:
             try:
                 line = (await ask("› ")).strip()
@@ -75,7 +84,7 @@ class _Chat:
                 return 0
             try:
                 if line.startswith("/"):
-                    self._command(line)
+                    await self._command(line)
                 else:
                     await self.turn(line)
             except TenutoError as error:
@@ -83,7 +92,7 @@ class _Chat:
                     f"{t('error')} [{error.code}]: {plain(error.message)} — {plain(error.hint)}", markup=False
                 )
 
-    def _command(self, line: str) -> None:
+    async def _command(self, line: str) -> None:
         from tenuto.agent.inspect import context_of
         from tenuto.cli.show import show_context
 
@@ -100,6 +109,23 @@ class _Chat:
         elif command == "/context":
             conversation = workspace.conversation(workspace.thread(self._scope))
             show_context(self._out, context_of(conversation, int(rest) if rest.strip().isdigit() else None))
+        elif command == "/task":
+            from tenuto.task.render import render
+
+            thread = workspace.thread(self._scope)
+            items = workspace.tasks.items(thread, workspace.conversation(thread))
+            self._out.print(plain(render(items, 4_000).text) or t("task_empty"), markup=False)
+        elif command == "/compact":
+            report = await self._app.compact(self._scope, rest.strip())
+            done = t(f"refresh_{report.result}", reason=plain(report.reason), seq=report.covers_seq)
+            self._out.print(done, markup=False)
+        elif command == "/clear":
+            from tenuto.cli.keep import print_receipt
+
+            workspace.thread(self._scope)
+            answer = await asyncio.to_thread(input, t("clear_sure", thread=self._scope.thread) + " [y/N] ")
+            if answer.strip().lower() in ("y", "yes", "是"):
+                print_receipt(await self._app.clear(self._scope), False)
         elif command == "/files":
             workspace.thread(self._scope)
             for result in workspace.results(self._scope).all():
@@ -165,6 +191,8 @@ class _Chat:
             self._out.print(
                 f"{t('error')} [{event.error['code']}]: {message} — {hint}", markup=False, style="red"
             )
+        if event.not_saved:
+            self._out.print(t("not_saved"), style="yellow", markup=False)
         usage = event.usage
         self._dim(
             t(
@@ -210,7 +238,7 @@ def _interrupts(running: RunningTurn) -> Generator[None]:
         loop.remove_signal_handler(signal.SIGINT)
 
 
-def _reader(home: Path) -> Any:
+def _reader(before: Sequence[str]) -> Any:
     """Reads a line: with history and editing on a terminal, plainly from a pipe."""
     if not sys.stdin.isatty():
 
@@ -222,8 +250,7 @@ def _reader(home: Path) -> Any:
 
         return plain_line
     from prompt_toolkit import PromptSession
-    from prompt_toolkit.history import FileHistory
+    from prompt_toolkit.history import InMemoryHistory
 
-    home.mkdir(parents=True, exist_ok=True)
-    session: PromptSession[str] = PromptSession(history=FileHistory(str(home / "chat-history")))
+    session: PromptSession[str] = PromptSession(history=InMemoryHistory(list(before)))
     return session.prompt_async

@@ -15,6 +15,7 @@ from typing import Annotated, Any, cast
 
 import typer
 
+from tenuto.cli.kept import register as register_kept
 from tenuto.cli.text import error_label, t
 from tenuto.errors import TenutoError
 from tenuto.process import tune
@@ -54,6 +55,9 @@ def options(
     HERE.home = home or default_home()
     HERE.workspace = workspace or os.environ.get("TENUTO_WORKSPACE") or "default"
     HERE.user = user or os.environ.get("TENUTO_USER") or "local"
+
+
+register_kept(app, HERE)
 
 
 @app.command(help=t("demo"))

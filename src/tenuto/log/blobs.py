@@ -40,6 +40,19 @@ class Blobs:
             return None
         return content if sha256(content) == name else None
 
+    def paths(self) -> list[Path]:
+        """The files of all blobs."""
+        return (
+            sorted(path for path in self._folder.iterdir() if path.is_file()) if self._folder.is_dir() else []
+        )
+
+    def remove_folder(self) -> None:
+        """Delete all blobs."""
+        for path in self.paths():
+            path.unlink(missing_ok=True)
+        if self._folder.is_dir():
+            self._folder.rmdir()
+
     def remove_if(self, holds: Callable[[str], bool]) -> int:
         """Delete every text for which `holds` says so; returns how many. O(bytes stored)."""
         removed = 0

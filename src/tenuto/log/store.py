@@ -15,11 +15,13 @@ import os
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
+from glob import escape as glob_escape
 from pathlib import Path
 from typing import Final
 
 from tenuto.codec import new_id, stamp
 from tenuto.disk import full_disk, sync_dir, write_atomic
+from tenuto.errors import ThreadCleared
 from tenuto.log.blobs import Blobs
 from tenuto.log.record import DamagedLine, Draft, Gap, Record, parse
 
@@ -58,6 +60,7 @@ class ThreadLog:
         self._inode = 0
         self._size = 0
         self._last_seq = 0
+        self._last_epoch = 0
         self._head: str | None = None
         self._chain: list[Record] = []
         self._offsets: list[int] = []
@@ -89,6 +92,7 @@ class ThreadLog:
             if record is None:
                 continue
             self._last_seq = record.seq
+            self._last_epoch = record.epoch
             self._select(record, offset)
             break
 
@@ -240,15 +244,21 @@ class ThreadLog:
 
         Lazy: O(log size) to find the first, then the bytes of what is taken.
         """
+        return (record for _, record in self.forward_places(after, before))
+
+    def forward_places(self, after: int, before: int) -> Iterator[tuple[int, Record]]:
+        """As `forward`, with where each line begins."""
         self.refresh()
+        if self._size == 0:
+            return
         place = self._find(after) if after > 0 else None
         with self.path.open("rb") as stream:
-            for _, line in self._lines_from(stream.fileno(), place[0] if place else 0):
+            for offset, line in self._lines_from(stream.fileno(), place[0] if place else 0):
                 record = self._parse(line, near=after)
                 if record is not None and record.seq >= before:
                     return
                 if record is not None and record.seq > after:
-                    yield record
+                    yield offset, record
 
     def spans(self) -> tuple[tuple[int, int], ...]:
         """Which records the active branch holds, as inclusive ranges of sequence numbers, oldest first.
@@ -496,7 +506,12 @@ class ThreadLog:
         `DiskFull`, and then the log is as before. Cost: the bytes of the records.
         """
         with _Lock(self._lock_file):
-            descriptor = os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+            # A log that was there and is gone was deleted: a late writer must not bring it back (I10).
+            create = 0 if self._inode else os.O_CREAT
+            try:
+                descriptor = os.open(self._file, os.O_RDWR | create | os.O_APPEND | os.O_CLOEXEC, 0o600)
+            except FileNotFoundError:
+                raise _cleared() from None
             try:
                 records = self._append(descriptor, drafts, epoch, parent)
             finally:
@@ -504,6 +519,38 @@ class ThreadLog:
         if records and records[0].seq == 1:
             sync_dir(self.path.parent)
         return records
+
+    def clear(self, first: Record) -> list[Path]:
+        """Put a log that holds only `first` in the place of this one, with no blobs and no fragments.
+
+        Writers that had the old one open are refused. Returns the paths of what was there.
+        """
+        with _Lock(self._lock_file):
+            gone = self.paths()
+            write_atomic(self.path, first.dump(), mode=0o600)
+            for path in gone:
+                if path != self.path:
+                    path.unlink(missing_ok=True)
+            self.blobs.remove_folder()
+        self._reset()
+        return gone
+
+    def remove(self) -> list[Path]:
+        """Delete the log with all that belongs to it; returns the paths of what was there."""
+        with _Lock(self._lock_file):
+            gone = self.paths()
+            for path in gone:
+                path.unlink(missing_ok=True)
+            self.blobs.remove_folder()
+            sync_dir(self.path.parent)
+        self._reset()
+        return gone
+
+    def paths(self) -> list[Path]:
+        """The files that hold content of this log: itself, fragments put aside, blobs."""
+        torn = sorted(self.path.parent.glob(f"{glob_escape(self.path.stem)}.torn-*"))
+        own = [self.path] if self.path.exists() else []
+        return [*own, *torn, *self.blobs.paths()]
 
     def select(self, head: str, *, turn: int, epoch: int) -> Record:
         """Make the branch that ends in record `head` the active one ("go back")."""
@@ -515,7 +562,10 @@ class ThreadLog:
         found = os.fstat(descriptor)
         if found.st_size != self._size or found.st_ino != self._inode:
             self._repair(descriptor, found.st_size)
+            replaced = bool(self._inode) and found.st_ino != self._inode
             self.refresh()
+            if replaced and self._last_epoch > epoch:
+                raise _cleared()
         before, previous, at = parent or self._head, self._last_seq, stamp()
         records: list[Record] = []
         for draft in drafts:
@@ -573,6 +623,10 @@ class ThreadLog:
             self._report(Gap("torn", self._last_seq, f"{len(fragment)} bytes kept in {aside.name}"))
         else:
             os.write(descriptor, b"\n")
+
+
+def _cleared() -> ThreadCleared:
+    return ThreadCleared("the thread was cleared meanwhile; this is not kept", hint="send it again")
 
 
 def _extend(spans: list[list[int]], seq: int) -> None:

@@ -10,14 +10,15 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from tenuto.codec import JsonError, dumps_pretty, loads, stamp
+from tenuto.codec import JsonError, dumps_pretty, loads, new_id, stamp
 from tenuto.disk import locked, write_atomic
 from tenuto.errors import LogVersion, NotFound
-from tenuto.log.record import Draft
+from tenuto.log.record import Draft, Record
 from tenuto.log.store import ThreadLog
 from tenuto.scope import Scope, check_id
 
 CREATED = "thread_created"
+EPOCHS = "epochs.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ class Threads:
         return known
 
     def _create(self, scope: Scope) -> Thread:
-        thread = Thread(scope.thread, scope.user, "", 1, stamp())
+        thread = Thread(scope.thread, scope.user, "", self.next_epoch(), stamp())
         log = ThreadLog(self.log_path(scope.thread))
         if not log.path.exists():
             event = {
@@ -74,7 +75,7 @@ class Threads:
                 "user": scope.user,
                 "thread": scope.thread,
             }
-            log.append([Draft(0, event=event)], epoch=1)
+            log.append([Draft(0, event=event)], epoch=thread.epoch)
         self._write(thread)
         return thread
 
@@ -93,10 +94,42 @@ class Threads:
             self._write(changed)
         return changed
 
+    def next_epoch(self) -> int:
+        """The epoch of a new thread: above that of every deleted one, so that no late job can write into it."""
+        try:
+            return int(loads((self._folder / EPOCHS).read_bytes())["deleted"]) + 1
+        except (FileNotFoundError, JsonError, KeyError, TypeError, ValueError):
+            return 1
+
+    def raise_epoch(self, thread: str) -> Thread | None:
+        """Begin the next epoch of a thread and forget its title, durably: from here on late writes die (I10)."""
+        with locked(self._folder / ".threads.lock"):
+            known = self._read(thread)
+            if known is not None:
+                known = replace(known, epoch=known.epoch + 1, title="", branched=False, state="ok")
+                self._write(known)
+        return known
+
+    def drop(self, thread: str) -> None:
+        """Forget a thread whose content is gone. Its epoch lives on in a number of the whole workspace."""
+        with locked(self._folder / ".threads.lock"):
+            highest = max(self.next_epoch() - 1, self.epoch(thread))
+            write_atomic(self._folder / EPOCHS, dumps_pretty({"deleted": highest}), mode=0o600)
+            self._meta_path(thread).unlink(missing_ok=True)
+
+    def created_record(self, scope: Scope, epoch: int) -> Record:
+        """The first record of a log: whose thread it is."""
+        event = {"type": CREATED, "workspace": scope.workspace, "user": scope.user, "thread": scope.thread}
+        return Record(1, new_id(), None, 0, stamp(), epoch, 0, None, event)
+
     def epoch(self, thread: str) -> int:
         """The thread's epoch as it is on disk now; 0 for a thread that is gone."""
         known = self._read(thread)
         return known.epoch if known is not None else 0
+
+    def all(self) -> list[Thread]:
+        """Every thread of the workspace, by name."""
+        return list(self._all())
 
     def of(self, user: str) -> list[Thread]:
         """The user's threads, the latest used first. O(threads of the workspace)."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from tenuto.codec import JsonError, JsonObject, dumps, loads, stamp
@@ -57,18 +58,12 @@ def import_thread(threads: Threads, scope: Scope, lines: Iterable[bytes]) -> int
     log = ThreadLog(threads.log_path(scope.thread))
     if log.path.exists():
         raise UsageError(f"thread {scope.thread!r} exists already", hint="choose another name with --thread")
-    created = Record(
-        seq=1,
-        id=records[0].id if records and records[0].event_type == CREATED else f"{scope.thread}-created",
-        parent=None,
-        turn=0,
-        at=stamp(),
-        epoch=1,
-        tokens=0,
-        message=None,
-        event={"type": CREATED, "workspace": scope.workspace, "user": scope.user, "thread": scope.thread},
-    )
-    rest = records[1:] if records and records[0].event_type == CREATED else records
+    epoch = threads.next_epoch()
+    created = threads.created_record(scope, epoch)
+    rest = records
+    if records and records[0].event_type == CREATED:
+        created, rest = replace(created, id=records[0].id), records[1:]
+    rest = [replace(record, epoch=epoch) for record in rest]
     for content in blobs:
         log.blobs.put(content)
     write_atomic(log.path, b"".join(record.dump() for record in [created, *rest]), mode=0o600)

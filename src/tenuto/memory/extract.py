@@ -57,6 +57,17 @@ class Exchange:
     answer: str
     through: int
     """The last record of the turn."""
+    epoch: int = 1
+    """Of the thread, when it was read."""
+
+    @property
+    def place(self) -> str:
+        return place_of(self.thread, self.epoch)
+
+
+def place_of(thread: str, epoch: int) -> str:
+    """The key under which extraction notes how far it came: a cleared thread begins anew."""
+    return f"{thread}@{epoch}"
 
 
 def prompt(facts: Sequence[Fact], exchange: Exchange) -> str:

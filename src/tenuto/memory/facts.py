@@ -86,9 +86,9 @@ class Memory:
     since: str = ""
     """Extraction looks at nothing said before it was switched on."""
     read: dict[str, int] = field(default_factory=dict[str, int])
-    """For each thread, the newest record that extraction has dealt with."""
+    """For each `thread@epoch`, the newest record that extraction has dealt with."""
     stuck: dict[str, int] = field(default_factory=dict[str, int])
-    """For each thread, how often its next turn failed."""
+    """For each `thread@epoch`, how often its next turn failed."""
     tombstones: dict[str, str] = field(default_factory=dict[str, str])
     """Keyed hashes of deleted facts, and when: what was deleted can't be written again by a job."""
     v: int = VERSION

@@ -6,6 +6,7 @@ Names come from models and users: they are reduced to one harmless segment, and 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,13 +26,16 @@ class ThreadFile:
 class ThreadFiles:
     """The `files/<user>/<thread>` folder."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, guard: Callable[[], None] = lambda: None) -> None:
+        """`guard` is called before anything is written; it raises when the thread was cleared (I10)."""
         self.folder = folder
+        self._guard = guard
 
     def add(self, name: str, content: bytes) -> ThreadFile:
         """Store a new file; a name in use gets `-2`, `-3`, … Raises `DiskFull`."""
         safe = safe_name(name)
         with locked(self.folder / ".lock"):
+            self._guard()
             stem, dot, extension = safe.rpartition(".")
             stem, extension = (stem, dot + extension) if dot else (safe, "")
             number, chosen = 1, safe

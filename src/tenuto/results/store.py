@@ -49,8 +49,16 @@ class Result:
 class ResultStore:
     """The results of one thread. Several processes may use it: changes happen under a file lock."""
 
-    def __init__(self, folder: Path, rules: ResultSettings, clock: Callable[[], datetime] = now) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        rules: ResultSettings,
+        clock: Callable[[], datetime] = now,
+        guard: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`guard` is called before anything new is written; it raises when the thread was cleared (I10)."""
         self.folder = folder
+        self._guard = guard
         self._rules = rules
         self._clock = clock
 
@@ -66,6 +74,7 @@ class ResultStore:
                 hint="narrow the query",
             )
         with locked(self.folder / ".lock"):
+            self._guard()
             index = self._read()
             moment = self._clock()
             name = f"{slug(tool)}-{index['next']:04d}{structure.extension}"

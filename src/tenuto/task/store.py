@@ -21,8 +21,8 @@ class TaskStore:
 
     def __init__(self, log_path: Path, epoch: Callable[[], int]) -> None:
         self.path = log_path.with_suffix(".summary.json")
-        self.history_path = log_path.with_suffix(".summary.history.jsonl")
-        self._lock = log_path.with_suffix(".summary.lock")
+        self.history_path = log_path.with_suffix(".summary.versions")
+        self._lock = log_path.with_suffix(".ledger-lock")
         self._epoch = epoch
         self._known: tuple[tuple[int, int, int], Ledger] | None = None
 
