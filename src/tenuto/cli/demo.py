@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from pathlib import Path
+from typing import cast
 
 from tenuto.agent.events import Event
+from tenuto.cli.keep import print_receipt
 from tenuto.cli.show import console, plain, print_json, show_context, table
 from tenuto.cli.text import language as language_of_user
 from tenuto.cli.text import t
@@ -70,7 +72,8 @@ def _summary(checks: list[Check]) -> None:
 
 def _value(value: object) -> str:
     if isinstance(value, list):
-        return " ".join(f"{item:,.2f}" for item in value)  # pyright: ignore[reportUnknownVariableType]
+        items = cast("list[object]", value)
+        return " ".join(f"{item:,.2f}" if isinstance(item, float) else str(item) for item in items)
     return str(value)
 
 
@@ -84,6 +87,8 @@ class _Nobody:
     def context(self, context: JsonObject) -> None: ...
 
     def chart(self, path: Path) -> None: ...
+
+    def receipt(self, receipt: JsonObject) -> None: ...
 
 
 class _Terminal:
@@ -103,6 +108,9 @@ class _Terminal:
 
     def chart(self, path: Path) -> None:
         self._out.print(f"{t('demo_chart')}: {path}", style="green", markup=False, soft_wrap=True)
+
+    def receipt(self, receipt: JsonObject) -> None:
+        print_receipt(receipt, False)
 
     def context(self, context: JsonObject) -> None:
         self._out.print(f"\n{t('demo_context')}", style="bold")

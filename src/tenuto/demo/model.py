@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tenuto.demo.keeper import EXCLUDE, EXTRACT, INCLUDE, REFRESH, answer
+from tenuto.demo.keeper import EXCLUDE, EXTRACT, INCLUDE, PREFER, REFRESH, answer
 
 if TYPE_CHECKING:
     from pydantic_ai.messages import ModelMessage
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 _FENCE = re.compile(r'<context id="([^"]+)">\n(.*?)\n</context id="\1">\n', re.DOTALL)
 _BRIDGE = re.compile(r"\[bridge\] (.*?)(?=\n\n\[(?:task|memory)\]|\Z)", re.DOTALL)
 
+_MEMORY = re.compile(r"\[memory\] (.*)\Z", re.DOTALL)
+_LANGUAGE = re.compile(r"which language|what language|哪种语言|什么语言", re.IGNORECASE)
+_ENGLISH = re.compile(r"english|英文", re.IGNORECASE)
+_CHINESE = re.compile(r"chinese|中文", re.IGNORECASE)
 _TASK = re.compile(r"\[task\] (.*?)(?=\n\n\[memory\]|\Z)", re.DOTALL)
 _CONDITIONS_IN_FORCE = re.compile(r"^Conditions in force:\n((?:- .*\n?)*)", re.MULTILINE)
 
@@ -58,6 +62,8 @@ class Reading:
     """The user's words in order: conditions of the task, bridge, history, question."""
     saved: dict[str, str] = field(default_factory=dict[str, str])
     """Month to path of a result that is still there."""
+    memory: str = ""
+    """What the request says is remembered."""
     expired: set[str] = field(default_factory=set[str])
     """Months whose file is gone."""
     computed: dict[str, Any] | None = None
@@ -124,6 +130,8 @@ def _read_words(content: Any, reading: Reading) -> None:
     if match := _FENCE.search(text):
         if bridge := _BRIDGE.search(match[2]):
             reading.said.insert(0, bridge[1])
+        memory = _MEMORY.search(match[2])
+        reading.memory = memory[1] if memory else ""
         if task := _TASK.search(match[2]):
             # The task stands for words older than the bridge's.
             reading.said[:0] = _CONDITIONS_IN_FORCE.findall(task[1])
@@ -168,6 +176,10 @@ def decide(reading: Reading, tools: Sequence[str]) -> str | list[Call]:
         return _failed(reading)
     if _CONDITIONS.search(question):
         return _conditions(reading)
+    if _LANGUAGE.search(question):
+        return _language(reading)
+    if PREFER.search(question):
+        return "好的。" if reading.chinese else "All right."
     wants_number = _COMPUTE.search(question) or _COMPARE.search(question) or _COST.search(question)
     wants_chart = _CHART.search(question) and not _STYLE.search(question)
     if not (wants_number or wants_chart):
@@ -265,6 +277,17 @@ def _conditions(reading: Reading) -> str:
     if reading.chinese:
         return "当前条件：排除节假日。" if reading.exclude else "当前没有关于节假日的条件，节假日计入。"
     return "Holidays are left out." if reading.exclude else "No condition on holidays: they are counted."
+
+
+def _language(reading: Reading) -> str:
+    """Every language that the memory names: one that was replaced must not be among them."""
+    found = [
+        name for name, known in (("English", _ENGLISH), ("Chinese", _CHINESE)) if known.search(reading.memory)
+    ]
+    if reading.chinese:
+        names = {"English": "英文", "Chinese": "中文"}
+        return f"月报用{'和'.join(names[name] for name in found)}。" if found else "没有记住这一点。"
+    return f"Your monthly reports are in {' and '.join(found)}." if found else "I have no note of that."
 
 
 def _styled(reading: Reading) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from tenuto.errors import LateWrite, TenutoError
@@ -28,11 +29,26 @@ class LocalJobs:
         self._handlers: dict[str, Handler] = {}
         self._lanes: dict[tuple[str, ...], _Lane] = {}
         self._closed = False
+        self._held: dict[str, asyncio.Event] = {}
         self.counts: Counter[str] = Counter()
         """How many jobs ended how: `done`, `replaced`, `cancelled`, `late`, `failed`."""
 
     def handle(self, kind: str, handler: Handler) -> None:
         self._handlers[kind] = handler
+
+    def hold(self, kind: str) -> Callable[[], None]:
+        """Let jobs of a kind begin and wait, to show or test what happens meanwhile. Returns what lets them go."""
+        gate = self._held.setdefault(kind, asyncio.Event())
+
+        def release() -> None:
+            self._held.pop(kind, None)
+            gate.set()
+
+        return release
+
+    def running(self, *key: str) -> set[str]:
+        """The kinds of the jobs that run and whose key begins with `key`."""
+        return {kind for kind, *known in self._lanes if tuple(known[: len(key)]) == key}
 
     def submit(self, job: Job) -> None:
         if self._closed:
@@ -61,6 +77,8 @@ class LocalJobs:
 
     async def _one(self, job: Job) -> None:
         try:
+            if (gate := self._held.get(job.kind)) is not None:
+                await gate.wait()
             await self._handlers[job.kind](job)
         except LateWrite:
             self.counts["late"] += 1
