@@ -139,3 +139,15 @@ class FactRefused(TenutoError):
 
 class MemoryDamaged(TenutoError):
     code, exit_code = "memory_damaged", 7
+
+
+class EditRefused(TenutoError):
+    """The text to be replaced doesn't stand in the file exactly once; nothing was changed."""
+
+    code, exit_code = "edit_refused", 2
+
+
+class ArchiveRefused(TenutoError):
+    """An archive or folder holds a path that leads out of it, or more than is allowed; nothing was taken."""
+
+    code, exit_code = "archive_refused", 2

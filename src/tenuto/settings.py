@@ -130,6 +130,9 @@ class ResultSettings(Section):
     size: Bytes = 256 << 20
     """Quota of one thread; the least recently used goes first."""
     ttl: Seconds = 7 * 86_400
+    attach_size: Bytes = 256 << 20
+    """Most bytes of one attached folder or archive, unpacked."""
+    attach_files: Count = 20_000
 
 
 class SandboxSettings(Section):

@@ -38,6 +38,7 @@ from tenuto.jobs.protocol import Job
 from tenuto.log.record import Record
 from tenuto.log.store import ThreadLog
 from tenuto.log.threads import Thread, Threads
+from tenuto.results.attach import Attached, attach
 from tenuto.results.files import ThreadFile, ThreadFiles
 from tenuto.results.offload import paste
 from tenuto.results.store import ResultStore
@@ -115,6 +116,19 @@ class Workspace:
 
     def files(self, scope: Scope) -> ThreadFiles:
         return ThreadFiles(self.folder / "files" / scope.user / scope.thread, self._guard(scope))
+
+    def attach(self, scope: Scope, source: Path, name: str = "") -> Attached:
+        """Take a folder or an archive into the thread's files. Raises `ArchiveRefused` or `NotFound`."""
+        require(self.member(scope.user), "send")
+        self.threads.open(scope, create=True)
+        rules = self.settings.results
+        files = self.files(scope)
+        return attach(files, source, most_bytes=rules.attach_size, most_files=rules.attach_files, name=name)
+
+    @property
+    def shared(self) -> Path:
+        """The workspace's shared folder: read-only for every conversation."""
+        return self.folder / "shared"
 
     def _guard(self, scope: Scope) -> Callable[[], None]:
         """Refuses what a turn would still write after its thread was cleared."""
@@ -467,6 +481,7 @@ class App:
             log=conversation.log,
             results=workspace.results(scope),
             files=workspace.files(scope),
+            shared=workspace.shared,
             sandbox=sandbox,
             emit=turn.emit,
             approve=approve,

@@ -12,10 +12,13 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from tenuto.agent.events import ApprovalAsked, Event, ToolOutput
+from tenuto.agent.filetools import file_tools
 from tenuto.agent.mcp import McpServer, ToolSpec
+from tenuto.agent.offers import Offer, ToolResult, schema
 from tenuto.codec import JsonObject, dumps
 from tenuto.context.shape import clip, cut
 from tenuto.context.tokens import texts
@@ -62,6 +65,8 @@ class ToolPlace:
     log: ThreadLog
     results: ResultStore
     files: ThreadFiles
+    shared: Path
+    """The workspace's shared folder, read-only."""
     sandbox: SandboxManager | None
     emit: Callable[[Event], None]
     memory: MemoryDesk | None = None
@@ -77,34 +82,6 @@ class ToolPlace:
         return self.sandbox is not None and self.member.has(PYTHON)
 
 
-@dataclass(frozen=True, slots=True)
-class ToolResult:
-    """What a tool gives back: for the model, and for the interface."""
-
-    text: str
-    metadata: JsonObject | None = None
-    media: Sequence[tuple[bytes, str]] = ()
-
-
-Handler = Callable[[str, JsonObject], Awaitable[ToolResult]]
-"""Takes the call's id and its arguments."""
-
-
-@dataclass(frozen=True, slots=True)
-class Offer:
-    """A tool on offer in a turn."""
-
-    name: str
-    description: str
-    schema: JsonObject
-    handler: Handler
-    needs_approval: bool = False
-
-    @property
-    def definition(self) -> JsonObject:
-        return {"name": self.name, "description": self.description, "schema": self.schema}
-
-
 def offers(place: ToolPlace, servers: Sequence[tuple[McpServer, ToolSpec]]) -> list[Offer]:
     """The tools of a turn, by name: the order is part of the stable prefix."""
     found = [*_own(place), *(_from_server(place, server, spec) for server, spec in servers)]
@@ -114,15 +91,6 @@ def offers(place: ToolPlace, servers: Sequence[tuple[McpServer, ToolSpec]]) -> l
     return [by_name[name] for name in sorted(by_name)]
 
 
-def _schema(required: Sequence[str], **properties: JsonObject) -> JsonObject:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(required),
-        "additionalProperties": False,
-    }
-
-
 def _own(place: ToolPlace) -> list[Offer]:
     offset: JsonObject = {"type": "integer", "minimum": 0, "description": "First character, 0 by default."}
     own = [
@@ -130,23 +98,24 @@ def _own(place: ToolPlace) -> list[Offer]:
             "read_record",
             "Read a record of this conversation by the number shown as #n, in pieces of "
             f"{READ_CHARS:,} characters.",
-            _schema(["seq"], seq={"type": "integer", "minimum": 1}, offset=offset),
+            schema(["seq"], seq={"type": "integer", "minimum": 1}, offset=offset),
             lambda _, a: _read_record(place, a),
         ),
         Offer(
             "list_results",
             "List the saved tool results of this conversation with size, rows and state.",
-            _schema([]),
+            schema([]),
             lambda _, a: _list_results(place),
         ),
         Offer(
             "read_task",
             "Read every item of this conversation's task: goals, conditions, decisions, open questions, with the "
             "records they rest on, also those that had no room above.",
-            _schema([]),
+            schema([]),
             lambda _, a: _read_task(place),
         ),
     ]
+    own += file_tools(place.files, place.shared)
     if (search := place.history) is not None:
         own.append(
             Offer(
@@ -154,7 +123,7 @@ def _own(place: ToolPlace) -> list[Offer]:
                 "Search what this user and you said in all of this user's conversations, this one's dropped part "
                 "included. Returns the original words with record, conversation and date, and later words about "
                 "the same thing: the later ones count. Dates as 2026-11-30.",
-                _schema(
+                schema(
                     ["query"],
                     query={"type": "string"},
                     since={"type": "string"},
@@ -172,13 +141,13 @@ def _own(place: ToolPlace) -> list[Offer]:
                 "read_result",
                 f"Read a saved result as text, in pieces of {READ_CHARS:,} characters. To compute over it, "
                 "use run_python instead.",
-                _schema(["name"], name={"type": "string"}, offset=offset),
+                schema(["name"], name={"type": "string"}, offset=offset),
                 lambda _, a: _read_result(place, a),
             ),
             Offer(
                 "run_python",
                 (files("tenuto.agent") / "prompts" / "run_python.md").read_text("utf-8").strip(),
-                _schema(["code"], code={"type": "string", "description": "Python source."}),
+                schema(["code"], code={"type": "string", "description": "Python source."}),
                 lambda call, a: _run_python(place, call, a),
             ),
         ]
@@ -193,7 +162,7 @@ def _memory_tools(memory: MemoryDesk) -> list[Offer]:
             "Remember a lasting fact about the user for later conversations, when the user asks for it. `quote` is "
             "copied exactly from the user's own words in this conversation; `replaces` is the id of a fact that no "
             "longer holds. Only this call saves anything: never say that something is remembered without it.",
-            _schema(
+            schema(
                 ["text", "quote"],
                 text={"type": "string", "description": "One short sentence in the user's language."},
                 quote=text,
@@ -211,7 +180,7 @@ def _memory_tools(memory: MemoryDesk) -> list[Offer]:
             "forget",
             "Forget facts by their ids (shown as [f…] in memory) when the user asks for it. Do not repeat what was "
             "forgotten.",
-            _schema(["facts"], facts={"type": "array", "items": text}),
+            schema(["facts"], facts={"type": "array", "items": text}),
             lambda _, a: _forget(memory, a),
         ),
     ]
@@ -309,7 +278,7 @@ def _piece(text: str, offset: int) -> str:
 
 async def _run_python(place: ToolPlace, call_id: str, arguments: JsonObject) -> ToolResult:
     assert place.sandbox is not None
-    folders = Folders(place.results.folder, place.files.folder)
+    folders = Folders(place.results.folder, place.files.folder, place.shared)
     place.results.all()
     run = asyncio.create_task(
         place.sandbox.run(

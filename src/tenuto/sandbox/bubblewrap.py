@@ -29,6 +29,7 @@ from tenuto.codec import JsonError, JsonObject, dumps, loads, new_id
 from tenuto.disk import PRIVATE_DIR
 from tenuto.errors import SandboxUnavailable
 from tenuto.sandbox import environment, policy, processes
+from tenuto.sandbox.mirror import mirror_tree, tree_mark
 from tenuto.sandbox.protocol import (
     Artifact,
     CodeError,
@@ -176,6 +177,7 @@ class BubblewrapEngine:
         slot.mkdir(mode=0o755)
         (slot / "results").mkdir(mode=0o755)
         (slot / "files").mkdir(mode=0o755)
+        (slot / "shared").mkdir(mode=0o755)
         box = BubblewrapSandbox(identity, slot, self.limits)
         try:
             await box.start(self._command(sources), self._cgroup)
@@ -262,7 +264,7 @@ class BubblewrapSandbox:
         self._outputs: dict[Stream, _Output] = {}
         self._group: processes.MemoryGroup | None = None
         self._folders: Folders | None = None
-        self._mirrored: dict[str, int] = {}
+        self._mirrored: dict[str, object] = {}
         self._running = False
         self._interrupted = False
         self._calls = 0
@@ -377,22 +379,11 @@ class BubblewrapSandbox:
         """Bring the slot in step with the thread's folders by hard links: no copy, and no writable path in."""
         if self._folders is None:
             return
-        for name, folder in (("results", self._folders.results), ("files", self._folders.files)):
-            changed = folder.stat().st_mtime_ns if folder.is_dir() else 0
-            if self._mirrored.get(name) == changed:
-                continue
-            target = self.slot / name
-            wanted = {e.name: e for e in os.scandir(folder)} if changed else {}
-            wanted = {k: e for k, e in wanted.items() if k[0] != "." and e.is_file(follow_symlinks=False)}
-            for present in os.scandir(target):
-                entry = wanted.get(present.name)
-                if entry is None or entry.inode() != present.inode():
-                    os.unlink(present.path)
-                else:
-                    del wanted[present.name]
-            for entry in wanted.values():
-                _link(Path(entry.path), target / entry.name)
-            self._mirrored[name] = changed
+        for name, folder in self._folders.named():
+            mark = tree_mark(folder)
+            if self._mirrored.get(name) != mark:
+                mirror_tree(folder, self.slot / name)
+                self._mirrored[name] = mark
 
     # -- running ----------------------------------------------------------------------------------------
 
@@ -662,15 +653,6 @@ async def _reaped(process: subprocess.Popen[bytes]) -> None:
         loop.remove_reader(descriptor)
         os.close(descriptor)
     process.wait()
-
-
-def _link(source: Path, target: Path) -> None:
-    try:
-        os.link(source, target, follow_symlinks=False)
-    except FileNotFoundError:
-        return
-    except OSError:
-        shutil.copyfile(source, target, follow_symlinks=False)
 
 
 def _error(value: JsonObject) -> CodeError:

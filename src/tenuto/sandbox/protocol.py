@@ -54,6 +54,13 @@ class Folders:
 
     results: Path
     files: Path
+    shared: Path | None = None
+    """The workspace's own folder, for all its threads."""
+
+    def named(self) -> list[tuple[str, Path]]:
+        """The folders with their names inside."""
+        named = [("results", self.results), ("files", self.files)]
+        return [*named, ("shared", self.shared)] if self.shared is not None else named
 
 
 @dataclass(frozen=True, slots=True)
