@@ -216,6 +216,8 @@ class AgentSettings(Section):
     drain: Seconds = 30
     """How long background work may still run when the program ends; what is left is done after the next turn."""
     timezone: str = "UTC"
+    folder: str = ""
+    """Folder below the workspace's shared one whose AGENTS.md, and those above it, count."""
     instructions: str = ""
     """What every conversation of the workspace is told."""
 

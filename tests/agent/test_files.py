@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from .conftest import SCOPE, ask
+from tenuto.errors import NotFound
+
+from .conftest import SCOPE, ask, conversation, sent
 
 
 async def test_a_report_is_written_and_changed_in_place_by_the_model(open_app, scripted):
@@ -60,3 +62,24 @@ async def test_the_same_folders_stand_in_the_sandbox_read_only(open_app, scripte
         _, events = await ask(app, "run it")
         told = next(event.text for event in events if event.type == "tool_returned")
         assert "x = 41 + 1" in told and "0.19" in told and "Read-only file system" in told
+
+
+async def test_i16_an_edit_and_a_regeneration_are_branches_and_one_can_go_back(open_app, scripted):
+    scripted("first answer", "second answer", "other answer", "again", "after going back")
+    async with open_app() as app:
+        await ask(app, "the budget is 50 thousand")
+        await ask(app, "what is the XYLOPHONE budget?")
+        old = conversation(app).log.page(None, 1)[-1].seq
+        edited = app.edit(SCOPE, 1, "the budget is 60 thousand")
+        assert (await edited.ended()).answer == "other answer"
+        assert "50 thousand" not in str(sent(app)) and "60 thousand" in str(sent(app))
+        assert app.workspace("w").history.search("ming", "XYLOPHONE") == [], "search follows the branch"
+        again = app.regenerate(SCOPE, 1)
+        assert (await again.ended()).answer == "again"
+        assert [branch["active"] for branch in app.branches(SCOPE)] == [False, False, True]
+        await app.go_back(SCOPE, old)
+        assert app.workspace("w").history.search("ming", "XYLOPHONE")
+        await ask(app, "and now?")
+        assert "50 thousand" in str(sent(app)) and "60 thousand" not in str(sent(app))
+        with pytest.raises(NotFound):
+            app.edit(SCOPE, 99, "x")

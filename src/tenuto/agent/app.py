@@ -29,10 +29,12 @@ from tenuto.agent.tools import Approve, ToolPlace, offers
 from tenuto.agent.turn import TurnLoop
 from tenuto.codec import JsonObject, dumps
 from tenuto.context.assemble import Fixed
-from tenuto.context.fence import Section
+from tenuto.context.fence import Section, words
 from tenuto.context.tokens import measure
 from tenuto.disk import PRIVATE_DIR
-from tenuto.errors import LateWrite, SandboxUnavailable, TenutoError, ThreadBusy
+from tenuto.errors import LateWrite, NotFound, SandboxUnavailable, TenutoError, ThreadBusy
+from tenuto.instructions.discover import GLOBAL, SHARED, discover
+from tenuto.instructions.skills import Skill, catalogue, load_skills
 from tenuto.jobs.local import LocalJobs
 from tenuto.jobs.protocol import Job
 from tenuto.log.record import Record
@@ -55,6 +57,16 @@ CLEAR_WAIT_S = 60.0
 """How long a clear waits for another process's turn, which ends at its next write."""
 IN_MEMORY = 256
 """Conversations kept parsed in memory; an older one is read from its log again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Guidance:
+    """Instruction files and skills as one turn finds them."""
+
+    text: str
+    catalogue: str
+    skills: tuple[Skill, ...]
+    notices: tuple[str, ...]
 
 
 class Workspace:
@@ -106,9 +118,20 @@ class Workspace:
     async def _ask(self, model: str, asked: Asked, structured: bool) -> str:
         return await self._app.ask(self, model, asked, structured)
 
+    def guidance(self) -> Guidance:
+        """How work is done here, as it stands on disk now: instruction files and skills."""
+        home, shared = self._app.home, self.shared
+        near = shared / self.settings.agent.folder
+        places = [(GLOBAL, home, home), (self.name, self.folder, self.folder), (SHARED, shared, near)]
+        found = discover([place for place in places if place[2].is_dir()])
+        skills, notices = load_skills([home / "skills", self.folder / "skills", shared / "skills"])
+        return Guidance(found.text, catalogue(skills), tuple(skills), (*found.notices, *notices))
+
     def instructions(self, thread: Thread) -> str:
         """What the workspace tells every conversation, beside the base rules."""
-        return self.settings.agent.instructions.strip()
+        return "\n\n".join(
+            text for text in (self.settings.agent.instructions.strip(), self.guidance().text) if text
+        )
 
     def results(self, scope: Scope) -> ResultStore:
         folder = self.folder / ".results" / scope.user / scope.thread
@@ -381,6 +404,69 @@ class App:
                 conversation.compact(workspace.settings.context, covers=report.covers_seq, focus=focus)
             return report
 
+    # -- branches ---------------------------------------------------------------------------------------
+
+    def edit(self, scope: Scope, turn: int, text: str, **more: Any) -> RunningTurn:
+        """Ask an earlier turn's question anew, in other words: a branch; what came after stays on its own.
+
+        Raises `NotFound` for a turn that isn't on the active branch.
+        """
+        _, before = self._turn_of(scope, turn)
+        return self.send(scope, text, parent=before, **more)
+
+    def regenerate(self, scope: Scope, turn: int, **more: Any) -> RunningTurn:
+        """Answer an earlier turn's question once more, on a branch. Raises `NotFound`."""
+        question, before = self._turn_of(scope, turn)
+        return self.send(scope, words(question), parent=before, **more)
+
+    def _turn_of(self, scope: Scope, turn: int) -> tuple[Record, Record]:
+        """The question of a turn on the active branch, and the record before the turn."""
+        workspace = self.workspace(scope.workspace)
+        log = workspace.conversation(workspace.thread(scope)).log
+        records = log.back_to(lambda record: record.turn < turn)
+        question = next((r for r in records if r.turn == turn and r.is_question), None)
+        if question is None or records[0].turn >= turn:
+            raise NotFound(f"turn {turn} is not on the active branch", hint="see `tenuto branch list`")
+        return question, records[0]
+
+    def branches(self, scope: Scope) -> list[JsonObject]:
+        """Every branch by its newest record: `{record, turn, at, active, question}`. O(log)."""
+        workspace = self.workspace(scope.workspace)
+        log = workspace.conversation(workspace.thread(scope)).log
+        head = log.head
+        found: list[JsonObject] = []
+        for leaf in log.leaves():
+            asked = next(
+                (r for r in reversed(log.branch(leaf, lambda r: r.is_question)) if r.is_question), None
+            )
+            question = words(asked)[:200] if asked is not None else ""
+            found.append(
+                {
+                    "record": leaf.seq,
+                    "turn": leaf.turn,
+                    "at": leaf.at,
+                    "active": leaf.id == head,
+                    "question": question,
+                }
+            )
+        return found
+
+    async def go_back(self, scope: Scope, record: int) -> None:
+        """Make the branch that ends in a record the active one; context, task and search follow (I16).
+
+        Raises `NotFound` for a record that isn't there.
+        """
+        workspace = self.workspace(scope.workspace)
+        require(workspace.member(scope.user), "send")
+        thread = workspace.thread(scope)
+        async with self.turn_lock(workspace, scope):
+            log = workspace.conversation(thread).log
+            found = log.find(record)
+            if found is None:
+                raise NotFound(f"there is no record #{record}", hint="see `tenuto branch list`")
+            log.select(found.id, turn=found.turn, epoch=thread.epoch)
+            workspace.threads.change(scope, branched=True)
+
     async def clear(self, scope: Scope) -> JsonObject:
         """Clear a thread: when this returns, nothing on disk or in memory holds its content (I11). A receipt."""
         workspace = self.workspace(scope.workspace)
@@ -473,6 +559,7 @@ class App:
         member = workspace.member(scope.user)
         sandbox, notices = await self._sandbox_for(member, settings)
         tools, unreachable = await workspace.mcp.tools(scope.user)
+        guidance = workspace.guidance()
         uses_memory = workspace.memories.store(scope.user).load().use
         place = ToolPlace(
             key=SandboxKey(scope.workspace, scope.user, scope.thread),
@@ -482,6 +569,7 @@ class App:
             results=workspace.results(scope),
             files=workspace.files(scope),
             shared=workspace.shared,
+            skills=guidance.skills,
             sandbox=sandbox,
             emit=turn.emit,
             approve=approve,
@@ -490,7 +578,7 @@ class App:
             task_items=lambda: workspace.tasks.items(thread, conversation),
         )
         found = offers(place, tools)
-        instructions = base_instructions(settings)
+        instructions = base_instructions(settings, guidance)
         tools_text = dumps([offer.definition for offer in found]).decode()
         task, covers_seq = workspace.tasks.in_request(thread, conversation)
         rules = RequestRules(
@@ -502,7 +590,11 @@ class App:
             covers_seq=covers_seq,
         )
         attachment = attached.name if attached else ""
-        turn.emit(TurnStarted(question.turn, question.seq, name, attachment, [*notices, *unreachable]))
+        turn.emit(
+            TurnStarted(
+                question.turn, question.seq, name, attachment, [*notices, *unreachable, *guidance.notices]
+            )
+        )
 
         def sections() -> tuple[Section, ...]:
             task, _ = workspace.tasks.in_request(thread, conversation)
@@ -555,11 +647,11 @@ def _not_begun(
     return ended
 
 
-def base_instructions(settings: Settings) -> str:
-    """The base rules, then what the workspace's settings add: the beginning of every request."""
+def base_instructions(settings: Settings, guidance: Guidance) -> str:
+    """Base rules, the workspace's settings, instruction files, skills: the beginning of every request."""
     base = (files("tenuto.agent") / "prompts" / "base.md").read_text("utf-8").strip()
-    extra = settings.agent.instructions.strip()
-    return f"{base}\n\n{extra}" if extra else base
+    parts = (base, settings.agent.instructions.strip(), guidance.text, guidance.catalogue)
+    return "\n\n".join(part for part in parts if part)
 
 
 def fixed_parts(log: ThreadLog, instructions: str, tools_text: str) -> Fixed:

@@ -160,7 +160,7 @@ def _documents(log: ThreadLog, after: int, last: int) -> Iterator[Document]:
     for offset, record in log.forward_places(after, last + 1):
         if text := spoken(record):
             role = "user" if record.is_question else "answer"
-            yield Document(role, record.seq, record.at, offset, text)
+            yield Document(role, record.seq, record.at, offset, text, record.turn)
 
 
 def spoken(record: Record) -> str:

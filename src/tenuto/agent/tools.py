@@ -23,6 +23,7 @@ from tenuto.codec import JsonObject, dumps
 from tenuto.context.shape import clip, cut
 from tenuto.context.tokens import texts
 from tenuto.errors import NotFound, TenutoError
+from tenuto.instructions.skills import Skill, read_skill
 from tenuto.log.store import ThreadLog
 from tenuto.memory.facts import Fact
 from tenuto.results.files import ThreadFiles
@@ -67,6 +68,7 @@ class ToolPlace:
     files: ThreadFiles
     shared: Path
     """The workspace's shared folder, read-only."""
+    skills: Sequence[Skill]
     sandbox: SandboxManager | None
     emit: Callable[[Event], None]
     memory: MemoryDesk | None = None
@@ -84,7 +86,11 @@ class ToolPlace:
 
 def offers(place: ToolPlace, servers: Sequence[tuple[McpServer, ToolSpec]]) -> list[Offer]:
     """The tools of a turn, by name: the order is part of the stable prefix."""
-    found = [*_own(place), *(_from_server(place, server, spec) for server, spec in servers)]
+    found = [
+        *_own(place),
+        *_skill_tools(place.skills),
+        *(_from_server(place, server, spec) for server, spec in servers),
+    ]
     by_name: dict[str, Offer] = {}
     for offer in found:
         by_name.setdefault(offer.name, offer)
@@ -152,6 +158,25 @@ def _own(place: ToolPlace) -> list[Offer]:
             ),
         ]
     return own
+
+
+def _skill_tools(skills: Sequence[Skill]) -> list[Offer]:
+    if not skills:
+        return []
+    text: JsonObject = {"type": "string"}
+
+    async def read(_: str, a: JsonObject) -> ToolResult:
+        found = read_skill(skills, str(a.get("name", "")), str(a.get("resource") or ""))
+        return ToolResult(clip(found, READ_CHARS * 2, "the rest has no room in one read"))
+
+    return [
+        Offer(
+            "read_skill",
+            "Read a skill from the catalogue, or one of its resources, before the task it is for.",
+            schema(["name"], name=text, resource=text),
+            read,
+        )
+    ]
 
 
 def _memory_tools(memory: MemoryDesk) -> list[Offer]:
@@ -278,7 +303,8 @@ def _piece(text: str, offset: int) -> str:
 
 async def _run_python(place: ToolPlace, call_id: str, arguments: JsonObject) -> ToolResult:
     assert place.sandbox is not None
-    folders = Folders(place.results.folder, place.files.folder, place.shared)
+    skills = tuple((skill.name, skill.folder) for skill in place.skills)
+    folders = Folders(place.results.folder, place.files.folder, place.shared, skills)
     place.results.all()
     run = asyncio.create_task(
         place.sandbox.run(

@@ -115,6 +115,8 @@ class _Chat:
             thread = workspace.thread(self._scope)
             items = workspace.tasks.items(thread, workspace.conversation(thread))
             self._out.print(plain(render(items, 4_000).text) or t("task_empty"), markup=False)
+        elif command in ("/edit", "/again"):
+            await self._branch(command, rest.strip())
         elif command == "/compact":
             report = await self._app.compact(self._scope, rest.strip())
             done = t(f"refresh_{report.result}", reason=plain(report.reason), seq=report.covers_seq)
@@ -135,9 +137,27 @@ class _Chat:
         else:
             self._out.print(t("chat_unknown", command=plain(command)), markup=False)
 
+    async def _branch(self, command: str, rest: str) -> None:
+        number, _, text = rest.partition(" ")
+        conversation = self._app.workspace(self._scope.workspace).conversation(
+            self._app.workspace(self._scope.workspace).thread(self._scope)
+        )
+        turn = int(number) if number.isdigit() else conversation.log.page(None, 1)[-1].turn
+        more = {"model": self._model or None, "approve": self._approve}
+        if command == "/again":
+            await self._follow(self._app.regenerate(self._scope, turn, **more))
+        elif text.strip():
+            await self._follow(self._app.edit(self._scope, turn, text.strip(), **more))
+        else:
+            self._out.print(t("chat_help"), markup=False)
+
     async def turn(self, text: str) -> int:
         """Send one message and show what comes; Ctrl-C stops the turn and keeps what came."""
-        running = self._app.send(self._scope, text, model=self._model or None, approve=self._approve)
+        return await self._follow(
+            self._app.send(self._scope, text, model=self._model or None, approve=self._approve)
+        )
+
+    async def _follow(self, running: RunningTurn) -> int:
         ended: TurnEnded | None = None
         with _interrupts(running):
             async for event in running.events():

@@ -249,6 +249,66 @@ def memory_import(where: Where, file: Path) -> int:
     return 1 if refused else 0
 
 
+# -- branches and files -------------------------------------------------------------------------------------
+
+
+def branch_list(where: Where, thread: str, *, as_json: bool) -> None:
+    workspace_of(where)
+    found = App(where.home).branches(scope_of(where, thread))
+    if as_json:
+        print_json(found)
+        return
+    made = table(t("col_records"), t("col_turn"), t("col_used"), "", t("layer_question"))
+    for branch in found:
+        mark = "●" if branch["active"] else ""
+        when = branch["at"][:16].replace("T", " ")
+        made.add_row(f"#{branch['record']}", str(branch["turn"]), when, mark, plain(branch["question"]))
+    console().print(made, markup=False)
+
+
+def branch_select(where: Where, thread: str, record: int) -> None:
+    _with_app(where, lambda app: app.go_back(scope_of(where, thread), record))
+    branch_list(where, thread, as_json=False)
+
+
+def attach(where: Where, thread: str, path: Path, name: str, *, as_json: bool) -> None:
+    taken = workspace_of(where).attach(scope_of(where, thread), path, name)
+    if as_json:
+        print_json(asdict(taken))
+        return
+    line = t(
+        "attached_folder",
+        name=taken.name,
+        files=f"{taken.files:,}",
+        bytes=f"{taken.bytes:,}",
+        left=taken.passed_over,
+    )
+    console().print(line, markup=False)
+
+
+def versions(
+    where: Where, thread: str, name: str, one: int | None, other: int | None, *, as_json: bool
+) -> None:
+    workspace = workspace_of(where)
+    scope = scope_of(where, thread)
+    workspace.thread(scope)
+    files = workspace.files(scope)
+    if one is not None and other is not None:
+        console().print(plain(files.difference(name, one, other)), markup=False)
+        return
+    if one is not None:
+        console().print(plain(files.read(name, one).decode("utf-8", "replace")), markup=False)
+        return
+    found = files.versions(name)
+    if as_json:
+        print_json([asdict(version) for version in found])
+        return
+    made = table(t("col_version"), t("col_size"), t("col_used"))
+    for version in found:
+        made.add_row(str(version.version), f"{version.bytes:,}", version.changed[:16].replace("T", " "))
+    console().print(made, markup=False)
+
+
 # -- search, clearing, verification -----------------------------------------------------------------------
 
 

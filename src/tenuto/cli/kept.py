@@ -31,6 +31,31 @@ def register(app: typer.Typer, here: Where) -> None:
     app.add_typer(_task(here), name="task")
     app.add_typer(_memory(here), name="memory")
 
+    app.add_typer(_branch(here), name="branch")
+
+    @app.command(help=t("attach"))
+    def attach(  # pyright: ignore[reportUnusedFunction]
+        thread: ThreadArg,
+        path: Annotated[Path, typer.Argument(help=t("arg_path"))],
+        name: Annotated[str, typer.Option("--name", help=t("opt_name"))] = "",
+        json: Json = False,
+    ) -> None:
+        from tenuto.cli import keep
+
+        keep.attach(here, thread, path, name, as_json=json)
+
+    @app.command(help=t("versions"))
+    def versions(  # pyright: ignore[reportUnusedFunction]
+        thread: ThreadArg,
+        name: Annotated[str, typer.Argument(help=t("arg_name"))],
+        one: Annotated[int | None, typer.Argument(help=t("arg_version"))] = None,
+        other: Annotated[int | None, typer.Argument(help=t("arg_version"))] = None,
+        json: Json = False,
+    ) -> None:
+        from tenuto.cli import keep
+
+        keep.versions(here, thread, name, one, other, as_json=json)
+
     @app.command(help=t("search"))
     def search(  # pyright: ignore[reportUnusedFunction]
         query: TextArg,
@@ -73,6 +98,26 @@ def register(app: typer.Typer, here: Where) -> None:
         from tenuto.cli import keep
 
         raise typer.Exit(keep.verify(here, as_json=json))
+
+
+def _branch(here: Where) -> typer.Typer:
+    branch = typer.Typer(help=t("branch"), no_args_is_help=True)
+
+    @branch.command("list", help=t("branch_list"))
+    def list_(thread: ThreadArg, json: Json = False) -> None:  # pyright: ignore[reportUnusedFunction]
+        from tenuto.cli import keep
+
+        keep.branch_list(here, thread, as_json=json)
+
+    @branch.command(help=t("branch_select"))
+    def select(  # pyright: ignore[reportUnusedFunction]
+        thread: ThreadArg, record: Annotated[int, typer.Argument(help=t("arg_record"))]
+    ) -> None:
+        from tenuto.cli import keep
+
+        keep.branch_select(here, thread, record)
+
+    return branch
 
 
 def _task(here: Where) -> typer.Typer:

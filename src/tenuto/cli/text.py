@@ -26,6 +26,15 @@ TEXTS: dict[str, tuple[str, str]] = {
     "bench_data": ("Conversations with labelled evidence, as JSON; our own set unless given.", "带证据标注的对话（JSON）；默认使用自带的数据集。"),
     "sandbox": ("The sandbox's own Python environment.", "沙箱自己的 Python 环境。"),
     "sandbox_setup": ("Build the sandbox's Python environment.", "构建沙箱的 Python 环境。"),
+    "branch": ("The branches that edits and regenerations made.", "由编辑和重新生成产生的分支。"),
+    "branch_list": ("List the branches.", "列出分支。"),
+    "branch_select": ("Go back to the branch that ends in a record.", "回到以某条记录结尾的分支。"),
+    "arg_record": ("Record, as listed.", "记录编号，见列表。"),
+    "col_turn": ("turn", "轮次"), "col_version": ("version", "版本"),
+    "attach": ("Attach a folder or an archive to a thread, to be read on demand.", "把文件夹或压缩包附加到会话，按需读取。"),
+    "attached_folder": ("files/{name}: {files} files, {bytes} bytes; {left} links and hidden entries left out", "files/{name}：{files} 个文件，{bytes} 字节；略去 {left} 个链接和隐藏项"),
+    "versions": ("A file's versions; one of them; or what changed between two.", "文件的版本；其中一个；或两个版本的差异。"),
+    "arg_version": ("Version.", "版本。"), "arg_path": ("Folder, zip or tar file.", "文件夹、zip 或 tar 文件。"), "opt_name": ("Name of the folder in the thread.", "会话中的文件夹名。"),
     "task": ("The task of a thread: goals, conditions, decisions, with the words they rest on.", "会话的任务：目标、条件、决定，及其依据的原话。"),
     "task_show": ("Show the items that apply.", "显示当前有效的条目。"),
     "task_history": ("Every version: what a refresh changed and what it took in.", "每个版本：刷新改变了什么、纳入了哪些记录。"),
@@ -121,8 +130,8 @@ TEXTS: dict[str, tuple[str, str]] = {
     "chat_start": ("Thread {thread}, model {model}. /help shows the commands, Ctrl-C stops an answer.", "会话 {thread}，模型 {model}。/help 查看命令，Ctrl-C 停止回答。"),
     "chat_demo": ("The model is the rule-based demo, and its energy data is connected. Choose another with /model.", "当前是规则演示模型，已连接能耗数据。用 /model 选择其他模型。"),
     "chat_help": (
-        "/context [TURN]  what the model was given\n/files           results and files\n/task            what the work rests on\n/compact [FOCUS] refresh the task and move the window\n/clear           clear this thread\n/model [NAME]    show or change the model\n/help            this list\n/quit            end",
-        "/context [轮次]  给模型的内容\n/files           结果和文件\n/task            任务条目\n/compact [重点]  刷新任务并移动窗口\n/clear           清除本会话\n/model [名字]    查看或更换模型\n/help            本列表\n/quit            结束",
+        "/context [TURN]  what the model was given\n/files           results and files\n/task            what the work rests on\n/compact [FOCUS] refresh the task and move the window\n/edit TURN TEXT  ask an earlier question in other words (a branch)\n/again [TURN]    answer a question once more (a branch)\n/clear           clear this thread\n/model [NAME]    show or change the model\n/help            this list\n/quit            end",
+        "/context [轮次]  给模型的内容\n/files           结果和文件\n/task            任务条目\n/compact [重点]  刷新任务并移动窗口\n/edit 轮次 文字  改写较早的问题（产生分支）\n/again [轮次]    重新回答（产生分支）\n/clear           清除本会话\n/model [名字]    查看或更换模型\n/help            本列表\n/quit            结束",
     ),
     "chat_unknown": ("Unknown command {command}; /help lists them.", "未知命令 {command}；/help 查看命令。"),
     "model_now": ("Model: {model}", "模型：{model}"),
@@ -187,7 +196,7 @@ ERRORS_ZH: dict[str, str] = {
     "context_unfittable": "上下文放不下", "disk_full": "磁盘空间不足", "result_too_large": "结果超出配额",
     "sandbox_unavailable": "沙箱不可用", "sandbox_busy": "沙箱繁忙", "sandbox_cleared": "会话已清除",
     "model_failed": "模型调用失败", "tool_server_failed": "工具服务器失败", "stopped": "已停止", "damaged_line": "日志行已损坏",
-    "late_write": "会话或记忆已清除，写入作废", "thread_cleared": "会话已被清除", "fact_refused": "不予记住", "memory_damaged": "记忆文件已损坏",
+    "late_write": "会话或记忆已清除，写入作废", "thread_cleared": "会话已被清除", "fact_refused": "不予记住", "edit_refused": "修改未执行", "archive_refused": "压缩包不被接受", "memory_damaged": "记忆文件已损坏",
 }  # fmt: skip
 """What each error code means; the details that follow it are in English."""
 

@@ -178,6 +178,7 @@ class BubblewrapEngine:
         (slot / "results").mkdir(mode=0o755)
         (slot / "files").mkdir(mode=0o755)
         (slot / "shared").mkdir(mode=0o755)
+        (slot / "skills").mkdir(mode=0o755)
         box = BubblewrapSandbox(identity, slot, self.limits)
         try:
             await box.start(self._command(sources), self._cgroup)
@@ -379,9 +380,14 @@ class BubblewrapSandbox:
         """Bring the slot in step with the thread's folders by hard links: no copy, and no writable path in."""
         if self._folders is None:
             return
-        for name, folder in self._folders.named():
+        named = self._folders.named()
+        for gone in self._mirrored.keys() - {name for name, _ in named}:
+            shutil.rmtree(self.slot / gone)
+            del self._mirrored[gone]
+        for name, folder in named:
             mark = tree_mark(folder)
             if self._mirrored.get(name) != mark:
+                (self.slot / name).mkdir(mode=0o755, exist_ok=True)
                 mirror_tree(folder, self.slot / name)
                 self._mirrored[name] = mark
 

@@ -42,7 +42,7 @@ class Sources:
     """The environment's package folder below `env`."""
     worker: Path
     slot: Path
-    """Folder with `results`, `files` and `shared`, kept in step with the thread's folders."""
+    """Folder with `results`, `files`, `shared` and `skills`, kept in step with the thread's folders."""
     fonts: Path
     """Prepared Matplotlib configuration with its font list."""
 
@@ -147,6 +147,7 @@ def _inner(
     args += ["--ro-bind", str(seen.slot / "results"), "/results"]
     args += ["--ro-bind", str(seen.slot / "files"), "/files"]
     args += ["--ro-bind", str(seen.slot / "shared"), "/shared"]
+    args += ["--ro-bind", str(seen.slot / "skills"), "/skills"]
     args += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/work", "--clearenv"]
     for name, value in environment(base, f"{ENV}/{real.packages}").items():
         args += ["--setenv", name, value]

@@ -56,11 +56,15 @@ class Folders:
     files: Path
     shared: Path | None = None
     """The workspace's own folder, for all its threads."""
+    skills: tuple[tuple[str, Path], ...] = ()
+    """Skills by name: their scripts and resources."""
 
     def named(self) -> list[tuple[str, Path]]:
         """The folders with their names inside."""
         named = [("results", self.results), ("files", self.files)]
-        return [*named, ("shared", self.shared)] if self.shared is not None else named
+        if self.shared is not None:
+            named.append(("shared", self.shared))
+        return [*named, *((f"skills/{name}", folder) for name, folder in self.skills)]
 
 
 @dataclass(frozen=True, slots=True)

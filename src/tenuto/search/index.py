@@ -24,7 +24,7 @@ from tenuto.search.normal import day_words, month_token, months, normal, shared_
 Role: TypeAlias = Literal["user", "answer"]
 ROLES: tuple[Role, ...] = ("user", "answer")
 
-VERSION = 1
+VERSION = 2
 OWN_CHARS = 4_000
 """Most characters of a message that are indexed."""
 NEIGHBOUR_CHARS = 400
@@ -41,7 +41,7 @@ _Found: TypeAlias = tuple[str, int, str, int, str, float]
 
 _TABLE = """
 CREATE TABLE IF NOT EXISTS {role}_docs (
-  id INTEGER PRIMARY KEY, thread TEXT, user TEXT, seq INTEGER, at TEXT, offset INTEGER,
+  id INTEGER PRIMARY KEY, thread TEXT, user TEXT, seq INTEGER, turn INTEGER, at TEXT, offset INTEGER,
   own TEXT, near TEXT, far TEXT, scope TEXT);
 CREATE INDEX IF NOT EXISTS {role}_thread ON {role}_docs (thread, seq);
 CREATE VIRTUAL TABLE IF NOT EXISTS {role}_fts USING fts5(
@@ -69,6 +69,8 @@ class Document:
     offset: int
     """Where its line begins in the log."""
     text: str
+    turn: int = 0
+    """A question whose turn isn't above the one before it begins another branch, and has no neighbours there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,9 +160,9 @@ class Index:
             for row in rows:
                 scope = " ".join((token("u", user), token("t", thread), month_token(parse_stamp(row.at))))
                 connection.execute(
-                    f"INSERT INTO {row.role}_docs (thread, user, seq, at, offset, own, near, far, scope) "
-                    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                    (thread, user, row.seq, row.at, row.offset, row.own, row.near, row.far, scope),
+                    f"INSERT INTO {row.role}_docs (thread, user, seq, turn, at, offset, own, near, far, scope) "
+                    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    (thread, user, row.seq, row.turn, row.at, row.offset, row.own, row.near, row.far, scope),
                 )
             connection.execute(
                 "INSERT OR REPLACE INTO threads VALUES (?, ?, ?, ?, ?)", (thread, user, epoch, seq, size)
@@ -173,7 +175,7 @@ class Index:
         found: list[_Row] = []
         for role in ROLES:
             rows = connection.execute(
-                f"SELECT seq, at, offset, own, near, far FROM {role}_docs WHERE thread = ? AND seq < ? "
+                f"SELECT seq, turn, at, offset, own, near, far FROM {role}_docs WHERE thread = ? AND seq < ? "
                 "ORDER BY seq DESC LIMIT 2",
                 (thread, seq),
             )
@@ -279,6 +281,7 @@ class _Row:
 
     role: Role
     seq: int
+    turn: int
     at: str
     offset: int
     own: str
@@ -288,19 +291,25 @@ class _Row:
     @classmethod
     def of(cls, document: Document) -> _Row:
         own = f"{normal(document.text[:OWN_CHARS])}\n{day_words(document.at)}"
-        return cls(document.role, document.seq, document.at, document.offset, own)
+        return cls(document.role, document.seq, document.turn, document.at, document.offset, own)
 
 
 def _place(rows: Sequence[_Row]) -> None:
     """Write into each row the words of those next to it and beyond, where they are close in time."""
     moments = [parse_stamp(row.at) for row in rows]
+    branch = [0] * len(rows)
+    for at in range(1, len(rows)):
+        asked_anew = rows[at].role == "user" and 0 < rows[at].turn <= rows[at - 1].turn
+        branch[at] = branch[at - 1] + asked_anew
     said = [row.own.rpartition("\n")[0][:NEIGHBOUR_CHARS] for row in rows]
     for at, row in enumerate(rows):
         for name, distance in (("near", 1), ("far", 2)):
             around = [
                 said[other]
                 for other in (at - distance, at + distance)
-                if 0 <= other < len(rows) and abs((moments[other] - moments[at]).total_seconds()) < APART_S
+                if 0 <= other < len(rows)
+                and branch[other] == branch[at]
+                and abs((moments[other] - moments[at]).total_seconds()) < APART_S
             ]
             # A row that was there already knows what stood before it.
             known = getattr(row, name)

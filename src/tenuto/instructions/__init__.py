@@ -1,0 +1,1 @@
+"""How work is done here: AGENTS.md and CLAUDE.md, and skills."""
