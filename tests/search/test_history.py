@@ -19,7 +19,9 @@ def index(tmp_path: Path) -> Index:
     return Index(tmp_path / "history.sqlite")
 
 
-def fill(index: Index, thread: str, user: str, *texts: str, epoch: int = 1, role="user", start=START, first=1) -> None:
+def fill(
+    index: Index, thread: str, user: str, *texts: str, epoch: int = 1, role="user", start=START, first=1
+) -> None:
     documents = [
         Document(role, first + at, stamp(start + timedelta(hours=at)), 0, text, first + at)
         for at, text in enumerate(texts)
@@ -57,7 +59,17 @@ def test_no_query_is_read_as_syntax(index, query):
 
 
 def test_a_message_is_found_together_with_what_stands_around_it(index):
-    fill(index, "t", "ming", "How large is the budget for heating?", "Fifty thousand.", "Good.", "Bye.", "x", "y")
+    fill(
+        index,
+        "t",
+        "ming",
+        "How large is the budget for heating?",
+        "Fifty thousand.",
+        "Good.",
+        "Bye.",
+        "x",
+        "y",
+    )
     assert found(index, "ming", "heating budget")[:2] == [("t", 1), ("t", 2)]
 
 
@@ -65,7 +77,17 @@ def test_without_the_neighbours_columns_it_would_not(index, monkeypatch):
     from tenuto.search import index as module
 
     monkeypatch.setattr(module, "WEIGHTS", (1.0, 0.0, 0.0))
-    fill(index, "t", "ming", "How large is the budget for heating?", "Fifty thousand.", "Good.", "Bye.", "x", "y")
+    fill(
+        index,
+        "t",
+        "ming",
+        "How large is the budget for heating?",
+        "Fifty thousand.",
+        "Good.",
+        "Bye.",
+        "x",
+        "y",
+    )
     scores = {hit.seq: hit.score for hit in index.search("ming", "heating budget")}
     assert scores.get(2, 0) < scores[1] / 10
 
@@ -104,7 +126,14 @@ def test_days_and_threads_narrow_and_dates_can_be_words(index):
 
 
 def test_an_old_value_comes_with_the_later_one(index):
-    fill(index, "t", "ming", "the heating budget is fifty", *["other things"] * 5, "the heating budget is now sixty")
+    fill(
+        index,
+        "t",
+        "ming",
+        "the heating budget is fifty",
+        *["other things"] * 5,
+        "the heating budget is now sixty",
+    )
     hits = {hit.seq: hit.later for hit in index.search("ming", "heating budget")}
     assert hits[1] == (7,) and hits[7] == ()
 

@@ -359,7 +359,7 @@ class App:
             ended = await loop.run()
             shown = [name for s in loop.rules.sections if s.layer == "memory" for name in s.items]
             workspace.memories.store(scope.user).count_use(shown, scope.thread, question.turn)
-            self._afterwards(workspace, scope, thread)
+            self.afterwards(workspace, scope)
             return ended
 
     # -- background -------------------------------------------------------------------------------------
@@ -370,8 +370,9 @@ class App:
         built = self._models.get((workspace.name, model), served)
         return await ask(served, built, asked, structured=structured)
 
-    def _afterwards(self, workspace: Workspace, scope: Scope, thread: Thread) -> None:
+    def afterwards(self, workspace: Workspace, scope: Scope) -> None:
         """What a turn leaves to do: found from the files, so that a job lost to a crash is asked for again."""
+        thread = workspace.threads.open(scope)
         conversation = workspace.conversation(thread)
         if workspace.memories.due(scope.user, thread, conversation):
             self.jobs.submit(Job(EXTRACT_MEMORY, (scope.workspace, scope.user)))

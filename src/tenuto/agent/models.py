@@ -105,6 +105,11 @@ def find(name: str, settings: Settings, learned: LearnedWindows | None = None) -
     return Served(facts, lambda: _build(target, url, key, settings.agent.retries))
 
 
+def named_facts(name: str, settings: Settings) -> ModelFacts:
+    """What the budget needs to know of a model that somebody else has built, by `system:name`."""
+    return _facts(name, name, None, settings, settings.models.get(name))
+
+
 def _facts(
     name: str, target: str, url: str | None, settings: Settings, chosen: ModelSettings | None
 ) -> ModelFacts:

@@ -287,6 +287,12 @@ class TurnLoop:
         self._settled.clear()
         self._request = None
 
+    def broke_off(self, error: BaseException) -> None:
+        """Log that a run driven by somebody else ended without an answer."""
+        stopped = isinstance(error, asyncio.CancelledError)
+        known = error if isinstance(error, TenutoError) else None
+        self._ended("stopped" if stopped else "failed", known or (None if stopped else _broken(error)))
+
     def _ended(self, reason: str, error: TenutoError | None) -> TurnEnded:
         """Log how the turn ended; what had come of an unfinished answer is kept."""
         usage = self.spent.as_json()
@@ -337,6 +343,10 @@ class TurnLoop:
             messages.append(known[1])
         self._converted = converted
         return messages
+
+
+def _broken(error: BaseException) -> ModelFailed:
+    return ModelFailed(f"the run ended: {_short(error)}", hint="see the program's own log")
 
 
 def with_cache_mark(question: JsonObject) -> JsonObject:
