@@ -23,6 +23,7 @@ from tenuto.task.ledger import Item
 
 if TYPE_CHECKING:
     from pydantic_ai.capabilities import AbstractCapability
+    from pydantic_ai.models import Model
 
 DEFAULT_WORKSPACE = "default"
 DEFAULT_USER = "local"
@@ -34,8 +35,16 @@ class Tenuto:
     `settings` are nested values above every other layer, for example `{"agent": {"model": "openai:gpt-5"}}`.
     """
 
-    def __init__(self, home: Path | str | None = None, *, settings: Mapping[str, Any] | None = None) -> None:
-        self.app = App(Path(home) if home is not None else default_home(), overrides=settings)
+    def __init__(
+        self,
+        home: Path | str | None = None,
+        *,
+        settings: Mapping[str, Any] | None = None,
+        models: Mapping[str, Model] | None = None,
+    ) -> None:
+        """`models` are ready Pydantic AI models by the name under which threads use them."""
+        place = Path(home) if home is not None else default_home()
+        self.app = App(place, overrides=settings, models=models)
 
     async def __aenter__(self) -> Tenuto:
         await self.app.__aenter__()

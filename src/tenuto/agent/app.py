@@ -14,7 +14,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tenuto.agent.ask import Asked, ask
 from tenuto.agent.clearing import begin_clear, delete_user_files, erase, finish_clears, overdue
@@ -23,7 +23,7 @@ from tenuto.agent.events import Event, Queued, TurnEnded, TurnStarted
 from tenuto.agent.history import History, searched
 from tenuto.agent.mcp import McpHub
 from tenuto.agent.memories import Desk, Memories
-from tenuto.agent.models import LearnedWindows, ModelPool, find
+from tenuto.agent.models import LearnedWindows, ModelPool, Served, find, named_facts
 from tenuto.agent.tasks import Report, Tasks
 from tenuto.agent.tools import Approve, ToolPlace, offers
 from tenuto.agent.turn import TurnLoop
@@ -49,6 +49,9 @@ from tenuto.sandbox.manager import Lifetimes, Manager
 from tenuto.sandbox.protocol import Limits, ProbeReport, SandboxKey
 from tenuto.scope import PYTHON, Member, Scope, check_id, member_of, require
 from tenuto.settings import Loaded, Settings, load
+
+if TYPE_CHECKING:
+    from pydantic_ai.models import Model
 
 TITLE_CHARS = 60
 REFRESH_TASK = "refresh_task"
@@ -113,7 +116,7 @@ class Workspace:
 
     def window_of(self, model: str) -> int:
         """The window of a model by name, in tokens. Raises `ModelFailed`."""
-        return find(model, self.settings, self._app.learned).facts.window
+        return self._app.find(self, model).facts.window
 
     async def _ask(self, model: str, asked: Asked, structured: bool) -> str:
         return await self._app.ask(self, model, asked, structured)
@@ -214,8 +217,16 @@ class RunningTurn:
 class App:
     """Tenuto on one home folder. Use it as an async context manager."""
 
-    def __init__(self, home: Path, *, overrides: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        home: Path,
+        *,
+        overrides: Mapping[str, Any] | None = None,
+        models: Mapping[str, Model] | None = None,
+    ) -> None:
+        """`models` are ready Pydantic AI models by the name under which threads use them."""
         self.home = home
+        self._given = dict(models or {})
         self._overrides = overrides
         self._workspaces: dict[str, Workspace] = {}
         self._locks: dict[tuple[str, str], _TurnLock] = {}
@@ -362,11 +373,17 @@ class App:
             self.afterwards(workspace, scope)
             return ended
 
+    def find(self, workspace: Workspace, name: str) -> Served:
+        """The model of a name: a ready one, or by the settings. Raises `ModelFailed`."""
+        if (given := self._given.get(name)) is not None:
+            return Served(named_facts(name, workspace.settings), lambda: given)
+        return find(name, workspace.settings, self.learned)
+
     # -- background -------------------------------------------------------------------------------------
 
     async def ask(self, workspace: Workspace, model: str, asked: Asked, structured: bool) -> str:
         """Ask a model outside a turn. Raises `ModelFailed`."""
-        served = find(model, workspace.settings, self.learned)
+        served = self.find(workspace, model)
         built = self._models.get((workspace.name, model), served)
         return await ask(served, built, asked, structured=structured)
 
@@ -554,7 +571,7 @@ class App:
         """Everything a turn needs once its question is on record: model, sandbox, servers, rules."""
         settings = workspace.settings
         name = model or thread.model or settings.agent.model
-        served = find(name, settings, self.learned)
+        served = self.find(workspace, name)
         built = self._models.get((workspace.name, name), served)
         conversation = workspace.conversation(thread)
         member = workspace.member(scope.user)
