@@ -100,6 +100,14 @@ CHECKS = {
     "branches": lambda case, answer, n: "" if answer["branches"] == n else f"{answer['branches']} branches",
     "rebuilt_equal": lambda case, answer, _: "" if answer["requests"] == answer["rebuilt"] else "a fresh process makes others",
     "at_most_breaks": lambda case, answer, n: "" if breaks(answer["requests"]) <= n else f"{breaks(answer['requests'])} breaks",
+    "once": lambda case, answer, words: next(
+        (f"{w!r} is there {everything(answer).count(w)} times" for w in words if everything(answer).count(w) != 1), ""
+    ),
+    "at_least_attempts": lambda case, answer, n: "" if answer["attempts"] >= n else f"{answer['attempts']} attempts",
+    "memory_is": lambda case, answer, texts: "" if answer["memory"] == texts else f"remembered: {answer['memory']}",
+    "task_is": lambda case, answer, texts: "" if answer["task"] == texts else f"the task holds {answer['task']}",
+    "kept": lambda case, answer, n: "" if answer["kept"] == n else f"{answer['kept']} messages are kept",
+    "not_saved": lambda case, answer, yes: "" if answer["not_saved"] == yes else f"not_saved is {answer['not_saved']}",
     "every_request_valid": lambda case, answer, _: next(filter(None, map(pairs, answer["requests"])), ""),
 }  # fmt: skip
 

@@ -1,5 +1,6 @@
 """Tenuto's side of the pack: one case on standard input, one answer on standard output."""
 
+import asyncio
 import json
 import sys
 import tempfile
@@ -104,6 +105,10 @@ def load(case, log):
 
 def answer(case):
     """What Tenuto makes of a case."""
+    if case["do"] == "talk":
+        from tenuto_talk import talk
+
+        return asyncio.run(talk(case))
     with tempfile.TemporaryDirectory() as folder:
         log = ThreadLog(Path(folder) / "conv-case.jsonl")
         return {"build": build, "grow": grow, "load": load}[case["do"]](case, log)

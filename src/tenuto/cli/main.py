@@ -199,6 +199,15 @@ def bench_cache(json: Json = False, real: bool = True) -> None:
     _print_bench(measure(real=real), json)
 
 
+@bench_app.command(
+    "continuity", help="Builders of requests on a long conversation. 长对话中各种上下文构建方式的比较。"
+)
+def bench_continuity(turns: int = 400, budgets: str = "8000,16000,32000", json: Json = False) -> None:
+    from tenuto.bench.continuity import measure
+
+    _print_bench(measure(turns, [int(budget) for budget in budgets.split(",")]), json)
+
+
 @bench_app.command("search", help="Recall and speed of the history search. 历史搜索的召回与速度。")
 def bench_search(
     data: Annotated[Path | None, typer.Option("--data", help=t("bench_data"))] = None,

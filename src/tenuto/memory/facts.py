@@ -84,7 +84,7 @@ class Memory:
     extract: bool = False
     """Whether facts are extracted from what the user says."""
     since: str = ""
-    """Extraction looks at nothing said before it was switched on."""
+    """Extraction looks at nothing said before it was switched on, nor before the last hard delete."""
     read: dict[str, int] = field(default_factory=dict[str, int])
     """For each `thread@epoch`, the newest record that extraction has dealt with."""
     stuck: dict[str, int] = field(default_factory=dict[str, int])
@@ -253,12 +253,16 @@ def forgotten(memory: Memory, identities: Sequence[str], at: str) -> tuple[Memor
 def deleted(
     memory: Memory, identities: Sequence[str] | None, at: str, hashed: Hash
 ) -> tuple[Memory, list[Fact]]:
-    """Facts gone for good (None: all): no text stays, only keyed hashes; running jobs lose their right to write."""
+    """Facts gone for good (None: all): no text stays, only keyed hashes.
+
+    Running jobs lose their right to write, and what was said before is not looked at again.
+    """
     gone = [fact for fact in memory.facts if identities is None or fact.id in identities]
     kept = tuple(fact for fact in memory.facts if fact not in gone)
     marks = {hashed(same_words(fact.text)): at for fact in gone}
     tombstones = {**memory.tombstones, **marks}
-    return replace(memory, facts=kept, tombstones=tombstones, epoch=memory.epoch + 1), gone
+    changed = replace(memory, facts=kept, tombstones=tombstones, epoch=memory.epoch + 1, since=at)
+    return changed, gone
 
 
 def _within_limits(memory: Memory, rules: MemorySettings, at: str) -> Memory:
