@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help install demo test lint bench clean
+.PHONY: help install demo test lint bench live docs clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -48,11 +48,21 @@ lint: $(VENV)/.lint ## ruff and pyright
 	@$(BIN)/pyright
 
 bench: $(VENV)/.test ## the measurements of docs/measurements.md
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --editable '.[bench]'
 	@$(BIN)/tenuto bench turn
 	@$(BIN)/tenuto bench threads
 	@$(BIN)/tenuto bench tokens
 	@$(BIN)/tenuto bench cache
+	@$(BIN)/tenuto bench search
+	@$(BIN)/tenuto bench continuity
 	@$(BIN)/tenuto bench sandbox
+
+live: $(VENV)/.test ## a real weak model at refresh and extraction (downloads 1.1 GB once)
+	@$(BIN)/tenuto bench live
+
+docs: $(VENV)/.made ## build the documentation into site/
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --editable '.[docs]'
+	@$(BIN)/mkdocs build --strict --quiet
 
 clean: ## remove what was installed here
 	rm -rf $(VENV)

@@ -208,6 +208,15 @@ def bench_continuity(turns: int = 400, budgets: str = "8000,16000,32000", json: 
     _print_bench(measure(turns, [int(budget) for budget in budgets.split(",")]), json)
 
 
+@bench_app.command(
+    "live", help="A real weak model at refresh and extraction; downloads 1.1 GB once. 真实弱模型测试。"
+)
+def bench_live(cache: Path | None = None, json: Json = False) -> None:
+    from tenuto.bench.live import measure
+
+    _print_bench(measure(cache or Path.home() / ".cache" / "tenuto" / "live"), json)
+
+
 @bench_app.command("search", help="Recall and speed of the history search. 历史搜索的召回与速度。")
 def bench_search(
     data: Annotated[Path | None, typer.Option("--data", help=t("bench_data"))] = None,
