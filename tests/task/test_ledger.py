@@ -106,13 +106,19 @@ def test_i4_an_active_constraint_leaves_only_by_newer_words_of_the_user():
         op("withdraw", 9, "count them again", item="c1"),
         op("withdraw", 7, "finished the first chart", item="c1"),
         op("withdraw", 3, "leave out public holidays", item="c1"),
-        op("done", 99, "Count the holidays", item="c1"),
     ]
     for operation in refused:
         after, outcomes = known(operation, items=items)
         assert after == items and outcomes[0].result == "refused", operation
     after, outcomes = known(op("withdraw", 9, "Count the holidays after all", item="c1"), items=items)
     assert only(after).status == "withdrawn" and outcomes[0].result == "applied"
+
+
+def test_a_quote_is_found_where_it_stands_though_the_number_is_wrong():
+    items, outcomes = known(replace(HOLIDAYS, record=99))
+    assert only(items).source[0].record == 3 and outcomes[0].result == "applied"
+    items, _ = known(replace(HOLIDAYS, record=6))
+    assert only(items).source[0].record == 3, "a record of a tool is named, the words are the user's"
 
 
 def test_i4_what_no_operation_names_is_carried_forward_as_it_is():

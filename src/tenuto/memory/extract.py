@@ -142,7 +142,11 @@ def _one(
     )
     if op == "add":
         return added(memory, proposal, rules, at, hashed)
-    old = find(memory, str(raw.get("fact", "")))
+    named = str(raw.get("fact", ""))
+    if all(fact.id != named for fact in memory.facts):
+        # Nothing of that name is known: what the user said is new.
+        return added(memory, proposal, rules, at, hashed)
+    old = find(memory, named)
     if old.status != "active":
         raise FactRefused(f"the fact is {old.status}")
     if op == "supersede":

@@ -346,15 +346,14 @@ def apply(
 def _apply_one(edit: _Edit, operation: Operation) -> Outcome:
     if operation.op not in OPERATIONS:
         return Outcome(operation, "refused", "unknown operation")
-    evidence = edit.said.get(operation.record)
-    found = evidence is not None and stands_in(operation.quote, evidence.text)
+    evidence = _evidence(edit, operation)
     if operation.op == "add":
-        return _add(edit, operation, evidence if found else None)
+        return _add(edit, operation, evidence)
     item = edit.here(operation.item)
     if item is None:
         return Outcome(operation, "refused", "no such item")
-    if evidence is None or not found:
-        return Outcome(operation, "refused", "the quote does not stand in that record", item.id)
+    if evidence is None:
+        return Outcome(operation, "refused", "the quote does not stand in any of the records", item.id)
     if item.kind in USERS_OWN and evidence.speaker != "user":
         return Outcome(operation, "refused", "only the user's own words can change this", item.id)
     if evidence.speaker == "tool" and item.kind != "reference":
@@ -370,6 +369,18 @@ def _apply_one(edit: _Edit, operation: Operation) -> Outcome:
     status: Status = "withdrawn" if operation.op == "withdraw" else "done"
     _close(edit, item, status, operation, evidence)
     return Outcome(operation, "applied", "", item.id)
+
+
+def _evidence(edit: _Edit, operation: Operation) -> Said | None:
+    """The record that the quote stands in: the one named, else the newest one where it does, the user's first.
+
+    The quote is the evidence; the number is only where a model thinks it is, and weak models count badly.
+    """
+    named = edit.said.get(operation.record)
+    if named is not None and stands_in(operation.quote, named.text):
+        return named
+    holding = [one for one in edit.said.values() if stands_in(operation.quote, one.text)]
+    return max(holding, key=lambda one: (one.speaker == "user", one.record), default=None)
 
 
 def _close(
@@ -419,7 +430,7 @@ def _add(edit: _Edit, operation: Operation, evidence: Said | None) -> Outcome:
     if not operation.text and not operation.quote:
         return Outcome(operation, "refused", "no text")
     if evidence is None:
-        return _unverified(edit, kind, operation, "the quote does not stand in that record")
+        return _unverified(edit, kind, operation, "the quote does not stand in any of the records")
     if kind in USERS_OWN and evidence.speaker != "user":
         if evidence.speaker == "tool":
             return Outcome(operation, "refused", "a tool's text can't set goals, constraints or decisions")
