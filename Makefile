@@ -62,7 +62,7 @@ live: $(VENV)/.test ## a real weak model at refresh and extraction (downloads 1.
 
 docs: $(VENV)/.made ## build the documentation into site/
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --editable '.[docs]'
-	@$(BIN)/mkdocs build --strict --quiet
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 clean: ## remove what was installed here
 	rm -rf $(VENV)
