@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tenuto.errors import NotFound
-from tenuto.instructions.discover import discover
+from tenuto.instructions.discover import Place, discover
 from tenuto.instructions.skills import catalogue, load_skills, read_skill
 
 
@@ -17,11 +17,12 @@ def write(path: Path, text: str) -> Path:
     return path
 
 
-def places(home: Path, folder: str = "") -> list[tuple[str, Path, Path]]:
+def places(home: Path, folder: str = "") -> list[Place]:
+    shared = home / "w" / "shared"
     return [
-        ("global", home, home),
-        ("w", home / "w", home / "w"),
-        ("shared", home / "w" / "shared", home / "w" / "shared" / folder),
+        Place("global", home, home, flat=True),
+        Place("w", home / "w", home / "w", closed=("files",)),
+        Place("shared", shared, shared / folder),
     ]
 
 

@@ -7,6 +7,7 @@ the other, in this process and across processes; a few may wait.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import fcntl
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
@@ -33,7 +34,7 @@ from tenuto.context.fence import Section, words
 from tenuto.context.tokens import measure
 from tenuto.disk import PRIVATE_DIR
 from tenuto.errors import LateWrite, NotFound, SandboxUnavailable, TenutoError, ThreadBusy
-from tenuto.instructions.discover import GLOBAL, SHARED, discover
+from tenuto.instructions.discover import Place, discover
 from tenuto.instructions.skills import Skill, catalogue, load_skills
 from tenuto.jobs.local import LocalJobs
 from tenuto.jobs.protocol import Job
@@ -124,9 +125,12 @@ class Workspace:
     def guidance(self) -> Guidance:
         """How work is done here, as it stands on disk now: instruction files and skills."""
         home, shared = self._app.home, self.shared
-        near = shared / self.settings.agent.folder
-        places = [(GLOBAL, home, home), (self.name, self.folder, self.folder), (SHARED, shared, near)]
-        found = discover([place for place in places if place[2].is_dir()])
+        places = [
+            Place("global", home, home, flat=True),
+            Place(self.name, self.folder, self.folder, closed=("files",)),
+            Place("shared", shared, shared / self.settings.agent.folder),
+        ]
+        found = discover([place for place in places if place.folder.is_dir()])
         skills, notices = load_skills([home / "skills", self.folder / "skills", shared / "skills"])
         return Guidance(found.text, catalogue(skills), tuple(skills), (*found.notices, *notices))
 
@@ -370,7 +374,9 @@ class App:
             ended = await loop.run()
             shown = [name for s in loop.rules.sections if s.layer == "memory" for name in s.items]
             workspace.memories.store(scope.user).count_use(shown, scope.thread, question.turn)
-            self.afterwards(workspace, scope)
+            with contextlib.suppress(NotFound):
+                # The thread may have been deleted while the turn ended.
+                self.afterwards(workspace, scope)
             return ended
 
     def find(self, workspace: Workspace, name: str) -> Served:
@@ -619,7 +625,7 @@ class App:
             return (*task, *workspace.memories.in_request(scope.user, conversation))
 
         async def refresh(rules: RequestRules) -> RequestRules | None:
-            report = await workspace.tasks.refresh(thread, before=question.seq, asked_for=True)
+            report = await workspace.tasks.refresh(thread, before=question.seq, urgent=True)
             if report.result != "done":
                 return None
             _, covers_seq = workspace.tasks.in_request(thread, conversation)

@@ -176,11 +176,17 @@ class Tasks:
                 yield one
 
     async def refresh(
-        self, thread: Thread, *, before: int | None = None, focus: str = "", asked_for: bool = False
+        self,
+        thread: Thread,
+        *,
+        before: int | None = None,
+        focus: str = "",
+        urgent: bool = False,
+        asked_for: bool = False,
     ) -> Report:
         """Take the records that left the window (or those before record `before`) into the ledger.
 
-        `asked_for` by a person or by a full bridge: however little there is, and in spite of a cooldown.
+        `urgent`, for a full bridge: however little there is. `asked_for` by a person: in spite of a cooldown, too.
         Raises `LateWrite` when the thread was cleared meanwhile.
         """
         workspace, rules = self._workspace, self._workspace.settings.task
@@ -192,7 +198,7 @@ class Tasks:
             return Report("cooling", reason=ledger.error)
         conversation = workspace.conversation(thread)
         branch = branch_of(thread, conversation)
-        if not asked_for and not self.due(thread, conversation):
+        if not (urgent or asked_for) and not self.due(thread, conversation):
             return Report("nothing", version=ledger.version)
         end = before if before is not None else conversation.marks(workspace.settings.context).start
         report = Report("nothing", covers_seq=covers(ledger.covered, branch.spans), version=ledger.version)

@@ -17,8 +17,6 @@ NAMES = ("AGENTS.md", "CLAUDE.md")
 LIMIT_BYTES = 32 * 1024
 """Of all instructions together; what is beyond is left out, and that is said."""
 DEPTH = 5
-GLOBAL = "global"
-SHARED = "shared"
 _IMPORT = re.compile(r"^[ \t]*@(\S+)[ \t]*$", re.MULTILINE)
 _CODE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
 
@@ -33,16 +31,27 @@ class Instructions:
     notices: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where instructions are looked for: the folders from `root` down to `folder`."""
+
+    name: str
+    """What `root` is called in what people read."""
+    root: Path
+    """Nothing outside of this folder is imported."""
+    folder: Path
+    flat: bool = False
+    """Whether only files of `root` itself may be imported: below the global folder lie the workspaces."""
+    closed: tuple[str, ...] = ()
+    """Folders of `root` that belong to users and are never imported from."""
+
+
 @dataclass(slots=True)
 class _Reading:
     root: Path
-    """Nothing outside of this folder is imported."""
     name: str
-    """What `root` is called in what people read."""
     flat: bool = False
-    """Whether only files of `root` itself may be imported: below the global folder lie the workspaces."""
-    closed: tuple[tuple[str, ...], ...] = ()
-    """Folders of `root` that belong to users and are never imported from."""
+    closed: tuple[str, ...] = ()
     seen: dict[Path, None] = field(default_factory=dict[Path, None])
     notices: list[str] = field(default_factory=list[str])
 
@@ -70,7 +79,7 @@ class _Reading:
         if (
             (self.flat and len(inside) > 1)
             or any(part.startswith(".") for part in inside)
-            or inside[:1] in self.closed
+            or (inside and inside[0] in self.closed)
         ):
             return self._refuse(f"{where} leads out of {self.name} and was not read")
         if target in chain:
@@ -88,8 +97,8 @@ class _Reading:
         return f"[{notice}]"
 
 
-def discover(places: Sequence[tuple[str, Path, Path]], limit: int = LIMIT_BYTES) -> Instructions:
-    """Read `places`, each `(name, root, folder)`: the folders from `root` down to `folder` are looked into.
+def discover(places: Sequence[Place], limit: int = LIMIT_BYTES) -> Instructions:
+    """Read the instruction files of some places, in their order.
 
     A file that stands in several places (or is imported twice) is given once, where it comes first.
     """
@@ -98,10 +107,9 @@ def discover(places: Sequence[tuple[str, Path, Path]], limit: int = LIMIT_BYTES)
     notices: list[str] = []
     seen: dict[Path, None] = {}
     left = limit
-    for name, root, folder in places:
-        closed = () if name == SHARED else (("files",),)
-        reading = _Reading(root.resolve(), name, flat=name == GLOBAL, closed=closed, seen=seen)
-        for here in _from(root.resolve(), folder.resolve()):
+    for place in places:
+        reading = _Reading(place.root.resolve(), place.name, place.flat, place.closed, seen)
+        for here in _from(reading.root, place.folder.resolve()):
             for path in (here / file for file in NAMES):
                 real = path.resolve()
                 if not path.is_file() or real in seen or not real.is_relative_to(reading.root):
