@@ -111,6 +111,13 @@ class MemorySettings(Section):
     """The model that extracts; the workspace's own unless set."""
 
 
+class SearchSettings(Section):
+    """Search over one's own history."""
+
+    semantic: bool = False
+    """Meaning beside words; needs the extra `semantic` (95 MB). Vectors are made in the background."""
+
+
 class RetentionSettings(Section):
     """How long threads are kept."""
 
@@ -237,6 +244,7 @@ class Settings(BaseSettings):
     context: ContextSettings = ContextSettings()
     task: TaskSettings = TaskSettings()
     memory: MemorySettings = MemorySettings()
+    search: SearchSettings = SearchSettings()
     retention: RetentionSettings = RetentionSettings()
     results: ResultSettings = ResultSettings()
     sandbox: SandboxSettings = SandboxSettings()

@@ -63,4 +63,4 @@ async def test_a_conversation_that_outgrows_the_servers_window_goes_on(open_app,
         for n in range(4):
             end, _ = await ask(app, f"{n} " + "The offices use less energy at night. " * 120)
             assert end.reason == "answered", end.error
-        assert app._learned.get("small") is not None
+        assert app.learned.get("small") is not None

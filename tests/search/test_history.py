@@ -9,7 +9,7 @@ import pytest
 
 from tenuto.codec import stamp
 from tenuto.search.index import Document, Index
-from tenuto.search.normal import day_words, normal, terms
+from tenuto.search.normal import day_words, normal, original, terms
 
 START = datetime(2026, 5, 8, 9, tzinfo=UTC)
 
@@ -166,3 +166,21 @@ def test_an_index_that_cant_be_read_is_built_again(index):
 def test_function_words_are_dropped_unless_there_is_nothing_else():
     assert terms("What is the budget of the office?") == ["budget", "office"]
     assert terms("what is it") == ["what", "is", "it"]
+
+
+def test_meaning_finds_what_no_word_shares_and_goes_with_its_message(index):
+    texts = ["The heating failed last night", "Lunch was good", "供暖昨晚坏了", "The chart is blue"]
+    fill(index, "t", "ming", *texts, start=START)
+    assert 1 not in [hit.seq for hit in index.search("ming", "radiators stayed cold", limit=4)]
+    assert index.embed("ming") == 4 and index.embed("ming") == 0
+    hits = [hit.seq for hit in index.search("ming", "radiators stayed cold", limit=2, meaning=True)]
+    assert set(hits) == {1, 3}, "in both languages"
+    assert index.search("anna", "radiators stayed cold", meaning=True) == []
+    index.remove(thread="t")
+    assert index.search("ming", "radiators stayed cold", meaning=True) == []
+
+
+def test_pairs_are_joined_again():
+    assert (
+        original(normal("对办公楼能耗做了分析 and more")).split() == "对办公楼能耗做了分析 and more".split()
+    )

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
 TITLE_CHARS = 60
 REFRESH_TASK = "refresh_task"
 EXTRACT_MEMORY = "extract_memory"
+EMBED_HISTORY = "embed_history"
 CLEAR_WAIT_S = 60.0
 """How long a clear waits for another process's turn, which ends at its next write."""
 IN_MEMORY = 256
@@ -238,6 +239,7 @@ class App:
         self.jobs = LocalJobs()
         self.jobs.handle(REFRESH_TASK, self._refresh_task)
         self.jobs.handle(EXTRACT_MEMORY, self._extract_memory)
+        self.jobs.handle(EMBED_HISTORY, self._embed_history)
         self._models = ModelPool()
         self._sandbox: asyncio.Task[Manager] | None = None
         self._turns: set[asyncio.Task[TurnEnded]] = set()
@@ -399,6 +401,8 @@ class App:
         conversation = workspace.conversation(thread)
         if workspace.memories.due(scope.user, thread, conversation):
             self.jobs.submit(Job(EXTRACT_MEMORY, (scope.workspace, scope.user)))
+        if workspace.history.semantic:
+            self.jobs.submit(Job(EMBED_HISTORY, (scope.workspace, scope.user)))
         if workspace.tasks.due(thread, conversation):
             self.jobs.submit(Job(REFRESH_TASK, (scope.workspace, scope.user, scope.thread), thread.epoch))
 
@@ -408,6 +412,10 @@ class App:
         thread = workspace.threads.open(scope)
         if thread.epoch == job.epoch:
             await workspace.tasks.refresh(thread)
+
+    async def _embed_history(self, job: Job) -> None:
+        workspace, user = job.key
+        await asyncio.to_thread(self.workspace(workspace).history.embed, user)
 
     async def _extract_memory(self, job: Job) -> None:
         workspace, user = job.key

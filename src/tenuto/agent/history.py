@@ -20,6 +20,7 @@ from tenuto.log.record import Record
 from tenuto.log.store import ThreadLog
 from tenuto.log.threads import Thread
 from tenuto.search.index import Document, Hit, Index
+from tenuto.search.semantic import available
 from tenuto.task.ledger import CLOSED
 
 if TYPE_CHECKING:
@@ -79,6 +80,7 @@ class History:
             query,
             limit=max(1, min(limit, MOST_HITS)),
             thread=thread,
+            meaning=self.semantic,
             since=first,
             until=last,
             visible=lambda name, seq: name in threads and (not threads[name].branched or seq in branch(name)),
@@ -121,6 +123,19 @@ class History:
                 yield from (
                     c.record for c in item.changes if c.status in CLOSED and not c.hand and c.record > seq
                 )
+
+    @property
+    def semantic(self) -> bool:
+        """Whether meaning counts: switched on, and the model is installed."""
+        return self._workspace.settings.search.semantic and available()
+
+    def embed(self, user: str) -> int:
+        """Follow the user's logs, then give every message the vector it lacks; returns how many were made."""
+        self.follow(self._workspace.threads.of(user))
+        made = 0
+        while batch := self.index.embed(user):
+            made += batch
+        return made
 
     # -- following the logs -----------------------------------------------------------------------------
 

@@ -27,12 +27,13 @@ OWN_SET = Path(__file__).with_name("history-evidence.json")
 _FORMATS = ("%I:%M %p on %d %B, %Y", "%Y-%m-%dT%H:%M:%S.%fZ", "%Y-%m-%d %H:%M", "%Y-%m-%d")
 
 
-def measure(data: Path | None = None, *, scale: bool = True) -> list[JsonObject]:
+def measure(data: Path | None = None, *, scale: bool = True, semantic: bool = False) -> list[JsonObject]:
     """The rows of `tenuto bench search`."""
     conversations: list[Any] = loads((data or OWN_SET).read_bytes())
     with tempfile.TemporaryDirectory(prefix="tenuto-bench-") as folder:
-        ours = _recall(conversations, Path(folder) / "recall.sqlite")
-        rows = [ours, _floor(conversations)]
+        rows = [_recall(conversations, Path(folder) / "recall.sqlite"), _floor(conversations)]
+        if semantic:
+            rows.append(_recall(conversations, Path(folder) / "meaning.sqlite", meaning=True))
         if scale:
             rows.append(_speed(Path(folder) / "scale.sqlite"))
     return rows
@@ -47,7 +48,7 @@ def _moment(text: str) -> datetime:
     return datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def _recall(conversations: list[Any], path: Path) -> JsonObject:
+def _recall(conversations: list[Any], path: Path, *, meaning: bool = False) -> JsonObject:
     index = Index(path)
     found: list[list[float]] = []
     for number, conversation in enumerate(conversations):
@@ -57,13 +58,16 @@ def _recall(conversations: list[Any], path: Path) -> JsonObject:
             Document("user", seq, stamp(_moment(turn[2])), 0, turn[1]) for seq, turn in enumerate(turns, 1)
         ]
         index.follow(f"t{number}", user, 1, documents, seq=len(turns), size=1)
+        while meaning and index.embed(user):
+            pass
         place = {turn[0]: seq for seq, turn in enumerate(turns, 1)}
         for asked in conversation["qa"]:
             evidence = {place[one] for one in asked["ev"] if one in place}
             if evidence:
-                hits = [hit.seq for hit in index.search(user, asked["q"], limit=max(CUTS), roles=("user",))]
+                found_here = index.search(user, asked["q"], limit=max(CUTS), roles=("user",), meaning=meaning)
+                hits = [hit.seq for hit in found_here]
                 found.append([len(evidence & set(hits[:cut])) / len(evidence) for cut in CUTS])
-    return _row("tenuto", found)
+    return _row("tenuto, semantic" if meaning else "tenuto", found)
 
 
 def _floor(conversations: list[Any]) -> JsonObject:

@@ -222,10 +222,12 @@ def bench_search(
     data: Annotated[Path | None, typer.Option("--data", help=t("bench_data"))] = None,
     json: Json = False,
     scale: bool = True,
+    semantic: bool = False,
 ) -> None:
     from tenuto.bench.search import measure
 
-    for row in measure(data, scale=scale) if not json else [measure(data, scale=scale)]:
+    found = measure(data, scale=scale, semantic=semantic)
+    for row in found if not json else [found]:
         _print_bench(row, json)
 
 

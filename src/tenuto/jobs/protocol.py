@@ -16,7 +16,7 @@ class Job:
     """One piece of work."""
 
     kind: str
-    """`refresh_task`, `extract_memory`, `index_history`."""
+    """`refresh_task`, `extract_memory`, `embed_history`."""
     key: tuple[str, ...]
     """What it works on: workspace, user, and thread where it has one. Jobs of one kind and key never overlap."""
     epoch: int = 0

@@ -16,15 +16,16 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
 
 from tenuto.codec import parse_stamp
-from tenuto.search.normal import day_words, month_token, months, normal, shared_words, terms, token
+from tenuto.search import semantic
+from tenuto.search.normal import day_words, month_token, months, normal, original, shared_words, terms, token
 
 Role: TypeAlias = Literal["user", "answer"]
 ROLES: tuple[Role, ...] = ("user", "answer")
 
-VERSION = 2
+VERSION = 3
 OWN_CHARS = 4_000
 """Most characters of a message that are indexed."""
 NEIGHBOUR_CHARS = 400
@@ -41,17 +42,19 @@ _Found: TypeAlias = tuple[str, int, str, int, str, float]
 
 _TABLE = """
 CREATE TABLE IF NOT EXISTS {role}_docs (
-  id INTEGER PRIMARY KEY, thread TEXT, user TEXT, seq INTEGER, turn INTEGER, at TEXT, offset INTEGER,
+  id INTEGER PRIMARY KEY AUTOINCREMENT, thread TEXT, user TEXT, seq INTEGER, turn INTEGER, at TEXT, offset INTEGER,
   own TEXT, near TEXT, far TEXT, scope TEXT);
 CREATE INDEX IF NOT EXISTS {role}_thread ON {role}_docs (thread, seq);
 CREATE VIRTUAL TABLE IF NOT EXISTS {role}_fts USING fts5(
   own, near, far, scope, content='{role}_docs', content_rowid='id', tokenize='porter unicode61');
+CREATE TABLE IF NOT EXISTS {role}_vectors (id INTEGER PRIMARY KEY, vector BLOB);
 CREATE TRIGGER IF NOT EXISTS {role}_added AFTER INSERT ON {role}_docs BEGIN
   INSERT INTO {role}_fts (rowid, own, near, far, scope) VALUES (new.id, new.own, new.near, new.far, new.scope);
 END;
 CREATE TRIGGER IF NOT EXISTS {role}_gone AFTER DELETE ON {role}_docs BEGIN
   INSERT INTO {role}_fts ({role}_fts, rowid, own, near, far, scope)
   VALUES ('delete', old.id, old.own, old.near, old.far, old.scope);
+  DELETE FROM {role}_vectors WHERE id = old.id;
 END;
 """
 _THREADS = """
@@ -115,6 +118,7 @@ class Index:
             for role in ROLES:
                 connection.execute(f"DROP TABLE IF EXISTS {role}_fts")
                 connection.execute(f"DROP TABLE IF EXISTS {role}_docs")
+                connection.execute(f"DROP TABLE IF EXISTS {role}_vectors")
                 connection.executescript(_TABLE.format(role=role))
             connection.executescript(_THREADS)
             connection.execute(f"PRAGMA user_version = {VERSION}")
@@ -182,6 +186,33 @@ class Index:
             found += [_Row(role, *row) for row in rows]
         return sorted(found, key=lambda row: row.seq)[-2:]
 
+    # -- meaning ----------------------------------------------------------------------------------------
+
+    def embed(self, user: str, most: int = 256) -> int:
+        """Give up to `most` of a user's messages the vectors they lack, the newest first; returns how many."""
+        if not self.path.exists():
+            return 0
+        made = 0
+        with self._open() as connection:
+            for role in ROLES:
+                rows = connection.execute(
+                    f"SELECT d.id, d.own FROM {role}_docs d LEFT JOIN {role}_vectors v ON v.id = d.id "
+                    "WHERE d.user = ? AND v.id IS NULL ORDER BY d.id DESC LIMIT ?",
+                    (user, most - made),
+                ).fetchall()
+                for at in range(0, len(rows), semantic.BATCH):
+                    batch = rows[at : at + semantic.BATCH]
+                    texts = [original(own.rpartition("\n")[0]) for _, own in batch]
+                    vectors = semantic.passages(texts)
+                    # Only for messages that are still there: they may have been cleared meanwhile.
+                    connection.executemany(
+                        f"INSERT OR REPLACE INTO {role}_vectors "
+                        f"SELECT id, ? FROM {role}_docs WHERE id = ? AND user = ?",
+                        [(vector, row[0], user) for vector, row in zip(vectors, batch, strict=True)],
+                    )
+                made += len(rows)
+        return made
+
     # -- asking -----------------------------------------------------------------------------------------
 
     def search(
@@ -195,10 +226,12 @@ class Index:
         until: datetime | None = None,
         roles: Sequence[Role] = ROLES,
         visible: Callable[[str, int], bool] = lambda _thread, _seq: True,
+        meaning: bool = False,
     ) -> list[Hit]:
         """The user's messages that match best: two of the user's own words for each answer, best first.
 
-        `visible(thread, seq)` leaves out what is on an abandoned branch.
+        `visible(thread, seq)` leaves out what is on an abandoned branch. With `meaning`, words and vectors count
+        together, 0.6 to 0.4.
         """
         words = terms(query)
         if not words or not self.path.exists():
@@ -206,7 +239,18 @@ class Index:
         match = _match(user, words, thread, since, until)
         with self._open() as connection:
             lists = [
-                self._ranked(connection, role, match, since, until, visible, words, limit) for role in roles
+                self._ranked(
+                    role,
+                    self._candidates(connection, role, match)
+                    if not meaning
+                    else self._fused(connection, role, match, user, thread, query),
+                    since,
+                    until,
+                    visible,
+                    words,
+                    limit,
+                )
+                for role in roles
             ]
         if len(lists) == 1:
             return lists[0][:limit]
@@ -218,23 +262,47 @@ class Index:
                 mixed.append(hit)
         return mixed[:limit]
 
+    def _candidates(self, connection: sqlite3.Connection, role: Role, match: str) -> list[_Found]:
+        """The best by words, best first."""
+        return connection.execute(
+            f"SELECT d.thread, d.seq, d.at, d.offset, d.own, -r.score FROM "
+            f"(SELECT rowid, bm25({role}_fts, ?, ?, ?, 0.0) AS score FROM {role}_fts WHERE {role}_fts MATCH ? "
+            f"ORDER BY score LIMIT {CANDIDATES}) r JOIN {role}_docs d ON d.id = r.rowid ORDER BY r.score, d.at DESC",
+            (*WEIGHTS, match),
+        ).fetchall()
+
+    def _fused(
+        self, connection: sqlite3.Connection, role: Role, match: str, user: str, thread: str, query: str
+    ) -> list[_Found]:
+        """The best by words and meaning together. O(the user's messages that have vectors)."""
+        by_words = self._candidates(connection, role, match)
+        near = connection.execute(
+            f"SELECT d.thread, d.seq, d.at, d.offset, d.own, v.vector FROM {role}_docs d "
+            f"JOIN {role}_vectors v ON v.id = d.id WHERE d.user = ? AND (? = '' OR d.thread = ?)",
+            (user, thread, thread),
+        ).fetchall()
+        scores = {
+            (row[0], row[1]): semantic.SHARE * value
+            for row, value in zip(by_words, semantic.spread([row[5] for row in by_words]), strict=True)
+        }
+        meanings = semantic.spread(semantic.nearness(query, [row[5] for row in near]))
+        for row, value in zip(near, meanings, strict=True):
+            key = (row[0], row[1])
+            scores[key] = scores.get(key, 0.0) + (1 - semantic.SHARE) * value
+        rows: dict[tuple[str, int], Any] = {(row[0], row[1]): row for row in (*near, *by_words)}
+        best = sorted(scores, key=lambda key: scores[key], reverse=True)[:CANDIDATES]
+        return [cast("_Found", (*rows[key][:5], scores[key])) for key in best]
+
     def _ranked(
         self,
-        connection: sqlite3.Connection,
         role: Role,
-        match: str,
+        rows: list[_Found],
         since: datetime | None,
         until: datetime | None,
         visible: Callable[[str, int], bool],
         words: list[str],
         limit: int,
     ) -> list[Hit]:
-        rows = connection.execute(
-            f"SELECT d.thread, d.seq, d.at, d.offset, d.own, r.score FROM "
-            f"(SELECT rowid, bm25({role}_fts, ?, ?, ?, 0.0) AS score FROM {role}_fts WHERE {role}_fts MATCH ? "
-            f"ORDER BY score LIMIT {CANDIDATES}) r JOIN {role}_docs d ON d.id = r.rowid ORDER BY r.score, d.at DESC",
-            (*WEIGHTS, match),
-        ).fetchall()
         kept = [
             row
             for row in rows
@@ -247,7 +315,7 @@ class Index:
         def hit(at: int) -> Hit:
             thread, seq, moment, offset, _, score = kept[at]
             later = _later(kept[at], shared[at], kept, shared) if at < limit else ()
-            return Hit(thread, role, seq, moment, offset, -score, later)
+            return Hit(thread, role, seq, moment, offset, score, later)
 
         return [hit(at) for at in range(len(kept))]
 

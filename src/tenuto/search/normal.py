@@ -10,6 +10,7 @@ from hashlib import blake2b
 from tenuto.codec import parse_stamp
 
 _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+")
+_PAIRS = re.compile(r"(?:[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{1,2}(?: |$))+")
 _WORD = re.compile(r"\w+")
 MOST_TERMS = 16
 
@@ -131,6 +132,16 @@ def normal(text: str) -> str:
         return " " + " ".join(run[at : at + 2] for at in range(len(run) - 1) or (0,)) + " "
 
     return _CJK.sub(pairs, unicodedata.normalize("NFKC", text))
+
+
+def original(text: str) -> str:
+    """About the text that `normal` was given: pairs of CJK characters joined again."""
+
+    def joined(match: re.Match[str]) -> str:
+        pairs = match[0].split()
+        return pairs[0] + "".join(pair[1:] for pair in pairs[1:])
+
+    return _PAIRS.sub(joined, text)
 
 
 def terms(query: str) -> list[str]:
