@@ -40,6 +40,18 @@ async def test_a_thread_is_asked_looked_at_and_cleared(home):
         assert app.verify(workspace="w").findings == []
 
 
+async def test_with_meaning_switched_on_vectors_come_in_the_background_and_go_with_a_clear(home):
+    settings = {**SETTINGS, "search": {"semantic": True}}
+    async with Tenuto(home, settings=settings) as app:
+        thread = app.thread(workspace="w", user="ming", thread="t")
+        await thread.ask("The heating failed last night")
+        await app.app.jobs.settled("w")
+        assert app.search("radiators stayed cold", workspace="w", user="ming", limit=1)[0].record == 3
+        await thread.clear()
+        assert app.search("radiators stayed cold", workspace="w", user="ming") == []
+        assert app.app.jobs.counts["failed"] == 0
+
+
 async def test_memory_is_written_explained_and_deleted(home):
     async with Tenuto(home, settings=SETTINGS) as app:
         memory = app.memory(workspace="w", user="ming")
