@@ -316,3 +316,69 @@ def test_i11_kill_9_at_every_step_of_a_clear_is_finished_at_the_next_start(home:
     assert "XYLOPHONE" not in everything_on_disk(home)
     receipts = (home / "w" / ".logs" / clearing.RECEIPTS).read_text().splitlines()
     assert json.loads(receipts[-1])["what"] == ("deleted" if what == "delete" else "cleared")
+
+
+KILLED_USER = KILLED.replace(
+    'await (app.delete(scope) if what == "delete" else app.clear(scope))',
+    """from tenuto.memory import store
+        workspace.memories.add("ming", "likes the XYLOPHONE")
+        workspace.memories.switch("ming", use=True)
+        async for _ in app.send(Scope("w", "ming", "u"), "XYLOPHONE", model="demo").events(): pass
+        if at == 100: store.MemoryStore.remove = lambda *_: die()
+        await app.delete_user("w", "ming")""",
+)
+
+
+@pytest.mark.parametrize("at", [-1, 1, 5, 99, 100])
+def test_i11_kill_9_while_a_user_is_deleted_is_finished_at_the_next_start(home: Path, at: int):
+    def run(which: str):
+        command = [sys.executable, "-c", KILLED_USER, str(home), str(at), which]
+        return subprocess.run(command, capture_output=True, check=False)
+
+    killed = run("user")
+    assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
+    done = run("finish")
+    assert done.stdout.decode().split() == ["[]", "0"], done.stderr.decode()
+    assert "XYLOPHONE" not in everything_on_disk(home) and not list((home / "w" / ".memory").glob("*.json"))
+
+
+KILLED_FACT = """
+import os, signal, sys
+from pathlib import Path
+from tenuto.agent.app import App
+from tenuto.log import blobs
+from tenuto.memory import store
+import asyncio
+from tenuto.scope import Scope
+
+step = sys.argv[2]
+def die(*_, **__): os.kill(os.getpid(), signal.SIGKILL)
+async def main():
+    async with App(Path(sys.argv[1]), overrides={"members": {"ming": {}}, "sandbox": {"enabled": False}}) as app:
+        memories = app.workspace("w").memories
+        if step == "again":
+            memories.delete("ming", None)
+            return
+        memories.switch("ming", use=True)
+        memories.add("ming", "likes the XYLOPHONE")
+        async for _ in app.send(Scope("w", "ming", "t"), "hello", model="demo").events(): pass
+        if step == "before the stored requests": blobs.Blobs.remove_if = die
+        if step == "before the facts": store.write_atomic = die
+        memories.delete("ming", None)
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("step", ["before the stored requests", "before the facts"])
+def test_i12_kill_9_while_a_fact_is_deleted_leaves_it_to_be_deleted_again(home: Path, step: str):
+    def run(which: str):
+        return subprocess.run(
+            [sys.executable, "-c", KILLED_FACT, str(home), which], capture_output=True, check=False
+        )
+
+    assert run(step).returncode == -signal.SIGKILL
+    assert "XYLOPHONE" in (home / "w" / ".memory" / "conv-ming.json").read_text(), (
+        "still listed, not half gone"
+    )
+    assert run("again").returncode == 0
+    assert "XYLOPHONE" not in everything_on_disk(home)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tenuto.agent.ask import Asked, ask
-from tenuto.agent.clearing import begin_clear, delete_user_files, erase, finish_clears, overdue
+from tenuto.agent.clearing import begin_clear, begin_user, delete_user_files, erase, finish_clears, overdue
 from tenuto.agent.conversation import TURN_ENDED, Conversation, RequestRules
 from tenuto.agent.events import Event, Queued, TurnEnded, TurnStarted
 from tenuto.agent.history import History, searched
@@ -517,6 +517,7 @@ class App:
         """Everything of a user in a workspace: threads, memory with its tombstones, results, files."""
         workspace = self.workspace(workspace_name)
         check_id("user", user)
+        begin_user(workspace, user)
         await self.jobs.cancel(workspace_name, user)
         receipts = [
             await self._erase(workspace, Scope(workspace_name, user, thread.thread), delete=True)

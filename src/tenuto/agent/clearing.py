@@ -18,7 +18,7 @@ from tenuto.codec import JsonError, JsonObject, dumps, dumps_pretty, loads, now,
 from tenuto.disk import append_durably, locked, sync_dir, write_atomic
 from tenuto.log.store import ThreadLog
 from tenuto.log.threads import Thread
-from tenuto.scope import Scope
+from tenuto.scope import Scope, check_id
 
 if TYPE_CHECKING:
     from tenuto.agent.app import Workspace
@@ -166,6 +166,15 @@ def journals(folder: Path) -> Iterator[Journal]:
             continue
 
 
+def begin_user(workspace: Workspace, user: str) -> None:
+    """Write down that a user is to be deleted: from here on it will be finished, whatever happens."""
+    write_atomic(_user_journal(workspace, user), dumps_pretty({"user": user}), mode=0o600)
+
+
+def _user_journal(workspace: Workspace, user: str) -> Path:
+    return workspace.folder / ".logs" / f"user-{check_id('user', user)}{JOURNAL}"
+
+
 def finish_clears(workspace: Workspace) -> list[JsonObject]:
     """Finish what a crash cut short; returns the receipts."""
     receipts: list[JsonObject] = []
@@ -176,6 +185,11 @@ def finish_clears(workspace: Workspace) -> list[JsonObject]:
             # The crash came before the epoch rose, or after the log was emptied: rising once more harms nothing.
             workspace.threads.raise_epoch(journal.scope.thread)
         receipts.append(erase(workspace, journal))
+    for path in sorted((workspace.folder / ".logs").glob(f"user-*{JOURNAL}")):
+        user = path.name.removeprefix("user-").removesuffix(JOURNAL)
+        scopes = [Scope(workspace.name, user, thread.thread) for thread in workspace.threads.of(user)]
+        gone = [erase(workspace, begin_clear(workspace, scope, delete=True)) for scope in scopes]
+        receipts.append(delete_user_files(workspace, user, gone))
     return receipts
 
 
@@ -205,4 +219,5 @@ def delete_user_files(workspace: Workspace, user: str, receipts: list[JsonObject
         "kept": ["the user's entry in the workspace's settings, which an owner edits"],
     }
     append_durably(workspace.folder / ".logs" / RECEIPTS, dumps(receipt) + b"\n")
+    _user_journal(workspace, user).unlink(missing_ok=True)
     return {**receipt, "receipts": receipts}

@@ -56,7 +56,7 @@ def verify(workspace: Workspace) -> Verified:
     folder = workspace.folder / ".logs"
     findings += [
         Finding("residue", path.name, "a clear that was not finished")
-        for path in sorted(folder.glob(f"conv-*{JOURNAL}"))
+        for path in sorted((*folder.glob(f"conv-*{JOURNAL}"), *folder.glob(f"user-*{JOURNAL}")))
     ]
     findings += _orphans(workspace, threads)
     facts = 0
