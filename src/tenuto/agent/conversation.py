@@ -15,8 +15,8 @@ from zoneinfo import ZoneInfo
 from tenuto.codec import JsonObject, parse_stamp
 from tenuto.context.assemble import Fixed, Inputs, ModelFacts, Request, assemble
 from tenuto.context.fence import Section
-from tenuto.context.tokens import Anchor, measure_message
-from tenuto.context.window import Marks, Turn, enough, grown, turns_of
+from tenuto.context.tokens import Anchor, count_message
+from tenuto.context.window import Marks, Turn, enough, grown, reaching, turns_of
 from tenuto.errors import NotFound
 from tenuto.log.blobs import has_binary
 from tenuto.log.record import Draft, Record
@@ -127,7 +127,7 @@ class Conversation:
 
     def _draft(self, turn: int, message: JsonObject) -> Draft:
         stored = self.log.blobs.deflate(message) if has_binary(message) else message
-        return Draft(turn, message=stored, tokens=measure_message(stored).tokens)
+        return Draft(turn, message=stored, tokens=count_message(stored))
 
     def _newest(self) -> Record | None:
         page = self.log.page(None, 1)
@@ -163,7 +163,7 @@ class Conversation:
         )
         self._keep_bridge(view, request)
         # What the logged marks still show is kept: this request counts only once its response is logged.
-        kept = [turn for turn in view.turns if turn.last_seq >= view.marks.start]
+        kept = view.turns[reaching(view.turns, view.marks.start) :]
         self._view = replace(view, turns=kept)
         self.log.forget_before(kept[0].first_seq - 1)
         return request
@@ -193,9 +193,8 @@ class Conversation:
         if marks == view.marks:
             return
         known = {record.seq: (offset, record) for offset, record in self._placed_bridge(view)}
-        for turn in view.turns[:-1]:
-            if turn.last_seq < marks.start:
-                known |= {record.seq: (self.log.offset_of(record), record) for record in turn.questions}
+        for turn in view.turns[: reaching(view.turns[:-1], marks.start)]:
+            known |= {record.seq: (self.log.offset_of(record), record) for record in turn.questions}
         kept = [known[seq] for seq in sorted(known) if seq > marks.floor]
         self._questions = ((marks.start, marks.floor), kept)
         self._moved = True

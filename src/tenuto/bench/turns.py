@@ -34,6 +34,8 @@ RULES = RequestRules(
     settings=ContextSettings(),
 )
 FLOOR_TAIL = 128 * 1024
+COLD_PROCESSES = 5
+"""Fresh processes for the cold turn: the same first turn, repeated, differs by a factor of two here."""
 
 
 def run_turn(conversation: Conversation, texts: tuple[JsonObject, ...]) -> None:
@@ -108,12 +110,13 @@ def measure_length(stored: int, repeats: int = 60) -> JsonObject:
         conversation = Conversation(ThreadLog(path), epoch=1)
         floor_path = Path(folder) / "floor.jsonl"
         floor_path.write_bytes(b"".join(line for number in range(80) for line in floor_lines(rng, number)))
-        run_turn(conversation, turn_texts(rng, stored + 1))
+        first = stored + COLD_PROCESSES + 1
+        run_turn(conversation, turn_texts(rng, first))
         cpu: list[float] = []
         wall: list[float] = []
         floor: list[float] = []
         written, synced, fresh = conversation.log.bytes_written, conversation.log.fsyncs, 0
-        for number in range(stored + 2, stored + 2 + repeats):
+        for number in range(first + 1, first + 1 + repeats):
             texts = turn_texts(rng, number)
             fresh += sum(len(dumps(text)) for text in texts)
             lines = floor_lines(rng, number)
@@ -150,7 +153,12 @@ def floor_lines(rng: random.Random, number: int) -> list[bytes]:
 
 
 def _cold(path: Path, stored: int) -> JsonObject:
-    """The first turn of a fresh process (CPU, imports aside) and the memory it then holds."""
+    """The first turn of a fresh process (CPU, imports aside) and the memory it then holds: medians."""
+    runs = [_cold_once(path, stored + number) for number in range(COLD_PROCESSES)]
+    return {name: statistics.median(run[name] for run in runs) for name in runs[0]}
+
+
+def _cold_once(path: Path, stored: int) -> JsonObject:
     code = "import sys\nfrom tenuto.bench.turns import cold_turn\ncold_turn(sys.argv[1], int(sys.argv[2]))\n"
     done = subprocess.run(
         [sys.executable, "-c", code, str(path), str(stored)], capture_output=True, check=True

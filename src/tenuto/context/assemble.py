@@ -16,6 +16,7 @@ from tenuto.context.fence import (
     Block,
     Bridge,
     Section,
+    block_cost,
     block_of,
     bridge_of,
     bridge_section,
@@ -24,7 +25,7 @@ from tenuto.context.fence import (
 )
 from tenuto.context.pair import rename_repeated
 from tenuto.context.tokens import RESERVE, Anchor, Family, Measure, predict, total
-from tenuto.context.window import Marks, Rendered, Turn, Window, WindowRules, choose
+from tenuto.context.window import Closed, Marks, Rendered, Turn, Window, WindowRules, choose, reaching
 from tenuto.errors import QuestionTooLarge
 from tenuto.log.record import Record
 from tenuto.settings import ContextSettings
@@ -212,29 +213,24 @@ def _fit(inputs: Inputs, reserved: int) -> tuple[Window, _Blocks, Bridge]:
     now = block_of(
         [clock_section(inputs.moment, inputs.zone), *inputs.sections], inputs.turns[-1].records[0].id
     )
-    first = inputs.turns[0].records[0].id
     limit = min(inputs.settings.bridge_tokens, int(_room(inputs, reserved, now.cost) * BRIDGE_SHARE))
     covers = min(inputs.marks.covers, inputs.covers_seq)
-    uncovered = {record.seq: record for record in inputs.bridge}
+    closed = inputs.turns[:-1]
+    entered = left = reaching(closed, inputs.marks.start)
     while True:
-        bridged = bridge_of([uncovered[seq] for seq in sorted(uncovered) if seq > covers], limit)
+        gone = [record for turn in closed[entered:left] for record in turn.questions]
+        bridged = bridge_of([record for record in (*inputs.bridge, *gone) if record.seq > covers], limit)
         if bridged.left_out and covers < inputs.covers_seq:
             covers = inputs.covers_seq
             continue
         bridge = bridge_section(bridged)
-        spent = now.cost + block_of([bridge], first).cost if bridge is not None else now.cost
+        spent = now.cost + block_cost([bridge]) if bridge is not None else now.cost
         window = choose(inputs.turns, inputs.marks, _rules(inputs, reserved, spent))
-        known = len(uncovered)
-        uncovered |= {
-            record.seq: record
-            for turn in inputs.turns[:-1]
-            if turn.last_seq < window.marks.start
-            for record in turn.questions
-        }
+        before, left = left, max(left, reaching(closed, window.marks.start))
         moved = window.marks.start != inputs.marks.start and covers < inputs.covers_seq
         if moved:
             covers = inputs.covers_seq
-        if len(uncovered) == known and not moved:
+        if left == before and not moved:
             break
     lost = max([window.marks.lost, *(record.seq for record in bridged.left_out)])
     marks = replace(window.marks, lost=lost if lost > covers else 0, covers=covers)
@@ -277,17 +273,13 @@ def _rules(inputs: Inputs, reserved: int, blocks: Measure) -> WindowRules:
 
 def _blocks(inputs: Inputs, window: Window, blocks: _Blocks, family: Family) -> list[JsonObject]:
     current = window.current
-    older = [rendered for rendered in window.closed.rendered if rendered.old]
-    recent = [rendered for rendered in window.closed.rendered if not rendered.old]
     entries = [
         _entry("base", f"sha256:{inputs.fixed.instructions_hash}", inputs.fixed.instructions, family),
         _entry("tools", f"sha256:{inputs.fixed.tools_hash}", inputs.fixed.tools, family),
     ]
     if blocks.bridge is not None:
         entries.extend(_section_entry(section, family) for section in blocks.bridge.sections)
-    for turns, note in ((older, "older turns"), (recent, "recent turns")):
-        if turns:
-            entries.append(_history_entry("history", turns, note, family))
+    entries.extend(_closed_entries(window.closed, family))
     entries.extend(_section_entry(section, family) for section in blocks.now.sections)
     asked = [record.seq for record in current.turn.questions]
     question = _entry("question", "log", current.question_cost, family)
@@ -297,6 +289,19 @@ def _blocks(inputs: Inputs, window: Window, blocks: _Blocks, family: Family) -> 
         entry = _history_entry("turn", [current], "steps of this turn", family)
         entries.append(entry | {"records": _ranges(steps), "tokens": current.cost.of(family)})
     return entries
+
+
+def _closed_entries(closed: Closed, family: Family) -> list[JsonObject]:
+    """The closed turns in the manifest; all requests of a turn share them."""
+    if family not in closed.memo:
+        older = [rendered for rendered in closed.rendered if rendered.old]
+        recent = [rendered for rendered in closed.rendered if not rendered.old]
+        closed.memo[family] = [
+            _history_entry("history", turns, note, family)
+            for turns, note in ((older, "older turns"), (recent, "recent turns"))
+            if turns
+        ]
+    return closed.memo[family]
 
 
 def _section_entry(section: Section, family: Family) -> JsonObject:

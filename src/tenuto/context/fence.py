@@ -120,6 +120,12 @@ FENCE_TOKENS = 40
 """o200k tokens of the two fence lines, and of one section's label with its blank line."""
 
 
+def block_cost(sections: Sequence[Section]) -> Measure:
+    """The size of the block that `block_of` makes of `sections`."""
+    fence = Measure(tokens=FENCE_TOKENS * (1 + len(sections)), newlines=2 * len(sections))
+    return total([fence, *(section.size for section in sections)])
+
+
 def block_of(sections: Sequence[Section], turn_id: str) -> Block:
     """Fence `sections` in front of the question whose record has id `turn_id`."""
     bodies = [
@@ -133,10 +139,7 @@ def block_of(sections: Sequence[Section], turn_id: str) -> Block:
     for section, body in zip(sections, bodies, strict=True):
         lines.append(body if section.layer == "clock" else f"\n[{section.layer}] {body}")
     lines.append(f'</context id="{mark}">\n')
-    text = "\n".join(lines)
-    fence = Measure(tokens=FENCE_TOKENS * (1 + len(sections)), newlines=2 * len(sections))
-    cost = total([fence, *(section.size for section in sections)])
-    return Block(text, tuple(sections), cost)
+    return Block("\n".join(lines), tuple(sections), block_cost(sections))
 
 
 def with_block(question: JsonObject, block: Block) -> JsonObject:

@@ -180,17 +180,16 @@ def images(message: JsonObject) -> int:
     return found
 
 
+def count_message(message: JsonObject) -> int:
+    """o200k tokens of a message with its overheads and media: what its record keeps."""
+    overhead = MESSAGE_OVERHEAD + PART_OVERHEAD * sum("tool_call_id" in part for part in message["parts"])
+    return sum(map(count, texts(message))) + overhead + IMAGE_TOKENS * images(message)
+
+
 def measure_message(message: JsonObject, tokens: int | None = None) -> Measure:
     """Measure a message with its overheads; pass `tokens` when the record has them already."""
-    parts = message["parts"]
-    total = Measure()
-    for part in parts:
-        for text in part_texts(part):
-            total += measure(text, 0 if tokens is not None else None)
-    if tokens is None:
-        extra = MESSAGE_OVERHEAD + PART_OVERHEAD * sum("tool_call_id" in part for part in parts)
-        tokens = total.tokens + extra + IMAGE_TOKENS * images(message)
-    return Measure(tokens, total.chars, total.digits, total.cjk, total.newlines)
+    size = total(measure(text, 0) for text in texts(message))
+    return size._replace(tokens=count_message(message) if tokens is None else tokens)
 
 
 @dataclass(frozen=True, slots=True)

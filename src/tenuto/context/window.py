@@ -8,6 +8,7 @@ provider caches hit. `sliding` moves them every turn.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -62,6 +63,11 @@ def grown(turns: Sequence[Turn], records: Iterable[Record]) -> list[Turn]:
     if group:
         made.append(Turn(group[0].turn, tuple(group)))
     return made
+
+
+def reaching(turns: Sequence[Turn], seq: int) -> int:
+    """Index of the first of `turns` that reaches record `seq`: earlier ones ended before it."""
+    return bisect_left(turns, seq, key=lambda turn: turn.last_seq)
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,6 +245,7 @@ class Closed:
     used: frozenset[str] = frozenset()
     """The call ids of `messages`."""
     digest: str = ""
+    memo: dict[Any, Any] = field(default_factory=dict[Any, Any], compare=False, repr=False)
 
     def plus(self, rendered: Rendered) -> Closed:
         used = set(self.used)
@@ -279,7 +286,8 @@ def choose(turns: Sequence[Turn], marks: Marks, rules: WindowRules) -> Window:
     current = turns[-1]
     if rules.policy == "sliding":
         marks = replace(marks, clip=max(0, current.number - rules.recent_turns + 1), squeeze=0)
-    shown = [turn for turn in turns[:-1] if turn.last_seq >= marks.start]
+    before = turns[:-1]
+    shown = before[reaching(before, marks.start) :]
     window = _window(shown, current, marks, rules, moved=rules.policy == "sliding")
     if window.history_tokens.of(rules.family) <= rules.budget:
         return window
@@ -306,10 +314,10 @@ def _closed(turns: Sequence[Turn], marks: Marks, rules: WindowRules, room: int) 
     """Render the closed turns. Kept on the last of them: the next request adds at most one turn to it."""
     if not turns:
         return Closed()
-    if any(_images(turn) for turn in turns):
-        return _closed_with_images(turns, marks, rules, room)
     key = ("closed", rules.shaping, marks.start, marks.clip, marks.squeeze, turns[0].number)
     known: Closed | None = turns[-1].memo.get(key)
+    if known is None and any(_images(turn) for turn in turns):
+        return _closed_with_images(turns, marks, rules, room)
     if known is None:
         before: Closed | None = turns[-2].memo.pop(key, None) if len(turns) > 1 else Closed()
         known, fresh = (Closed(), turns) if before is None else (before, turns[-1:])
