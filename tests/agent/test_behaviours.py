@@ -19,6 +19,8 @@ from tenuto.agent.events import ToolReturned
 from tenuto.codec import now
 from tenuto.context.pair import INTERRUPTED, violations
 from tenuto.demo import energy
+from tenuto.log.record import Draft
+from tenuto.log.store import ThreadLog
 from tenuto.results.store import ResultStore
 from tenuto.scope import Scope
 
@@ -209,6 +211,32 @@ async def test_8_kill_9_at_every_step(open_app, scripted, home, tmp_path, when, 
     assert len(seen) == 1
     after = sorted(calls.read_text().split("\n")[:-1]) if calls.exists() else []
     assert after == made, "no call is repeated"
+
+
+def _left_by_a_kill(home, tmp_path, when: str) -> ThreadLog:
+    """The log of a process killed at the append of the response with two calls, as the next process finds it."""
+    given = [str(home), when, "2", stdio_server()["args"][0], str(tmp_path / "calls")]
+    done = subprocess.run([sys.executable, "-c", KILLER, *given], capture_output=True)
+    assert done.returncode == -signal.SIGKILL, done.stderr.decode()[-800:]
+    return ThreadLog(next(home.rglob("conv-t.jsonl")))
+
+
+def test_8_switched_off_without_pairing_the_next_request_breaks_the_providers_rules(home, tmp_path):
+    log = _left_by_a_kill(home, tmp_path, "after")
+    raw = [record.message for record in log.scan() if record.message is not None]
+    assert violations(raw) != []
+
+
+@pytest.mark.parametrize("repair", [True, False])
+def test_8_switched_off_without_repair_the_next_record_is_lost_in_the_torn_line(
+    home, tmp_path, monkeypatch, repair
+):
+    log = _left_by_a_kill(home, tmp_path, "torn")
+    if not repair:
+        monkeypatch.setattr(ThreadLog, "_repair", lambda *_: None)
+    log.append([Draft(turn=1, event={"type": "note", "text": "the next record"})], epoch=1)
+    found = [record.event for record in ThreadLog(log.path).scan() if record.event]
+    assert any(event.get("text") == "the next record" for event in found) is repair
 
 
 # -- 10: parallel calls, another order, one never finishing ---------------------------------------------------

@@ -382,3 +382,29 @@ def test_i12_kill_9_while_a_fact_is_deleted_leaves_it_to_be_deleted_again(home: 
     )
     assert run("again").returncode == 0
     assert "XYLOPHONE" not in everything_on_disk(home)
+
+
+# -- a living sandbox ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.sandbox
+async def test_i11_a_clear_ends_the_threads_sandbox_and_what_it_held(open_app, home, scripted):
+    keep = "from pathlib import Path\nkept = 'XYLO' + 'PHONE'\nPath('kept.txt').write_text(kept)"
+    asked = "print('kept' in globals())"
+    scripted([("run_python", {"code": keep})], "kept", [("run_python", {"code": asked})], "no")
+    async with open_app(sandbox={"enabled": True, "spares": 0}) as app:
+        await ask(app, "keep it")
+        assert SECRET in everything_on_disk(home)
+        receipt = await app.clear(SCOPE)
+        assert receipt["sandbox"] is True
+        assert SECRET not in everything_on_disk(home)
+        await ask(app, "is it there?")
+        printed = [
+            part["content"]
+            for record in conversation(app).log.scan()
+            if record.message
+            for part in record.message["parts"]
+            if part["part_kind"] == "tool-return"
+        ]
+        assert "False" in str(printed) and "True" not in str(printed)
+        assert verify(app.workspace("w")).findings == []
