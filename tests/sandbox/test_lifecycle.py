@@ -349,6 +349,20 @@ async def test_beyond_the_number_of_sandboxes_the_least_recently_used_goes(make,
     await manager.close()
 
 
+async def test_an_interrupt_that_comes_before_the_code_has_begun_is_not_lost(make, tmp_path):
+    manager, place = make(boxes=1, call_s=20), folders(tmp_path)
+    await ran(manager, place, "kept = 7")
+    box = manager._slots[KEY].box
+    for _ in range(20):
+        running = asyncio.create_task(ran(manager, place, "import time; time.sleep(15)"))
+        while not box._running and not running.done():
+            await asyncio.sleep(0)
+        assert await manager.interrupt(KEY), running
+        assert (await running).status == "interrupted", await running
+        assert manager._slots[KEY].box is box, await running
+    assert (await ran(manager, place, "kept")).value == "7", "the interpreter lives on"
+
+
 async def test_when_all_are_busy_the_error_says_so(make, tmp_path):
     manager, place = make(boxes=1, call_s=20), folders(tmp_path)
     await ran(manager, place, "1")

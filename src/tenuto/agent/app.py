@@ -10,12 +10,12 @@ import asyncio
 import contextlib
 import fcntl
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tenuto.agent.ask import Asked, ask
 from tenuto.agent.clearing import begin_clear, begin_user, delete_user_files, erase, finish_clears, overdue
@@ -60,6 +60,8 @@ EXTRACT_MEMORY = "extract_memory"
 EMBED_HISTORY = "embed_history"
 CLEAR_WAIT_S = 60.0
 """How long a clear waits for another process's turn, which ends at its next write."""
+Watcher: TypeAlias = Callable[[str, tuple[str, ...]], None]
+"""Told `turn_ended`, `task`, `memory` or `cleared`, and the (workspace, user, thread) or (workspace, user) of it."""
 IN_MEMORY = 256
 """Conversations kept parsed in memory; an older one is read from its log again."""
 
@@ -182,17 +184,51 @@ class RunningTurn:
     """A turn as its readers see it."""
 
     scope: Scope
-    _events: asyncio.Queue[Event | None] = field(default_factory=asyncio.Queue["Event | None"])
+    said: list[Event] = field(default_factory=list[Event])
+    """Every event so far. Any number of readers follow it, each from where it likes."""
+    _more: asyncio.Event = field(default_factory=asyncio.Event)
     _task: asyncio.Task[TurnEnded] | None = None
 
     def emit(self, event: Event) -> None:
-        self._events.put_nowait(event)
+        self.said.append(event)
+        self._wake()
+
+    def _wake(self) -> None:
+        more, self._more = self._more, asyncio.Event()
+        more.set()
+
+    def run(self, work: Coroutine[Any, Any, TurnEnded]) -> asyncio.Task[TurnEnded]:
+        """Begin; the turn goes on whether somebody reads or not."""
+        self._task = asyncio.create_task(work)
+        self._task.add_done_callback(lambda _: self._wake())
+        return self._task
+
+    @property
+    def is_over(self) -> bool:
+        return self._task is not None and self._task.done()
+
+    @property
+    def error(self) -> BaseException | None:
+        """What kept the turn from starting."""
+        if self._task is None or not self._task.done():
+            return None
+        return asyncio.CancelledError() if self._task.cancelled() else self._task.exception()
+
+    async def grown(self, beyond: int) -> None:
+        """Wait until there are more than `beyond` events, or the turn is over."""
+        while len(self.said) <= beyond and not self.is_over:
+            await self._more.wait()
 
     async def events(self) -> AsyncIterator[Event]:
         """Every event, ending after `TurnEnded`. Raises what kept the turn from starting."""
-        while (event := await self._events.get()) is not None:
-            yield event
-        if self._task is not None and (error := self._task.exception()) is not None:
+        read = 0
+        while True:
+            await self.grown(read)
+            if read >= len(self.said):
+                break
+            yield self.said[read]
+            read += 1
+        if (error := self.error) is not None:
             raise error
 
     def stop(self) -> None:
@@ -206,11 +242,10 @@ class RunningTurn:
             await asyncio.wait([self._task])
 
     def drop_events(self) -> int:
-        """Forget what no reader took yet; readers see the end of the stream."""
-        dropped = self._events.qsize()
-        while not self._events.empty():
-            self._events.get_nowait()
-        self._events.put_nowait(None)
+        """Forget what was said; readers see the end of the stream. Returns how many events went."""
+        dropped = len(self.said)
+        self.said.clear()
+        self._wake()
         return dropped
 
     async def ended(self) -> TurnEnded:
@@ -244,6 +279,7 @@ class App:
         self._sandbox: asyncio.Task[Manager] | None = None
         self._turns: set[asyncio.Task[TurnEnded]] = set()
         self._running: set[RunningTurn] = set()
+        self.watchers: list[Watcher] = []
         self._drain = 0.0
 
     async def __aenter__(self) -> App:
@@ -331,21 +367,29 @@ class App:
         model: str | None = None,
         approve: Approve | None = None,
         parent: Record | None = None,
+        message_id: str = "",
     ) -> RunningTurn:
         """Start a turn with the user's `text`; read `.events()` of what comes back.
 
         `parent` puts it behind an earlier record instead of the newest: an edit, a branch. `approve` is
-        asked before tools that need it; without it they are refused.
+        asked before tools that need it; without it they are refused. `message_id` is the sender's name for it.
         """
         turn = RunningTurn(scope)
         self._running.add(turn)
-        task = asyncio.create_task(self._turn(turn, scope, text, model, approve, parent))
-        turn._task = task  # pyright: ignore[reportPrivateUsage]
+        task = turn.run(self._turn(turn, scope, text, model, approve, parent, message_id))
         self._turns.add(task)
-        task.add_done_callback(self._turns.discard)
-        task.add_done_callback(lambda _: self._running.discard(turn))
-        task.add_done_callback(lambda _: turn._events.put_nowait(None))  # pyright: ignore[reportPrivateUsage]
+
+        def over(_: object) -> None:
+            self._turns.discard(task)
+            self._running.discard(turn)
+            self._tell("turn_ended", scope.workspace, scope.user, scope.thread)
+
+        task.add_done_callback(over)
         return turn
+
+    def _tell(self, what: str, *key: str) -> None:
+        for watcher in self.watchers:
+            watcher(what, key)
 
     async def _turn(
         self,
@@ -355,6 +399,7 @@ class App:
         model: str | None,
         approve: Approve | None,
         parent: Record | None,
+        message_id: str,
     ) -> TurnEnded:
         workspace = self.workspace(scope.workspace)
         workspace.folder.mkdir(parents=True, exist_ok=True, mode=PRIVATE_DIR)
@@ -366,7 +411,9 @@ class App:
             conversation = workspace.conversation(thread)
             if parent is not None:
                 thread = workspace.threads.change(scope, branched=True)
-            question = conversation.begin(message, zone=settings.agent.timezone, parent=parent)
+            question = conversation.begin(
+                message, zone=settings.agent.timezone, parent=parent, message_id=message_id
+            )
             if not thread.title:
                 workspace.threads.change(scope, title=" ".join(text.split())[:TITLE_CHARS])
             try:
@@ -412,6 +459,7 @@ class App:
         thread = workspace.threads.open(scope)
         if thread.epoch == job.epoch:
             await workspace.tasks.refresh(thread)
+            self._tell("task", *job.key)
 
     async def _embed_history(self, job: Job) -> None:
         workspace, user = job.key
@@ -419,7 +467,8 @@ class App:
 
     async def _extract_memory(self, job: Job) -> None:
         workspace, user = job.key
-        await self.workspace(workspace).memories.extract(user)
+        if await self.workspace(workspace).memories.extract(user):
+            self._tell("memory", workspace, user)
 
     async def compact(self, scope: Scope, focus: str = "") -> Report:
         """Refresh the task now and move the window to the last turns. The window stays if the refresh fails."""
@@ -556,6 +605,7 @@ class App:
                 hint="clear it once more when that turn has ended",
             ) from error
         buffered = sum(turn.drop_events() for turn in running)
+        self._tell("cleared", scope.workspace, scope.user, scope.thread)
         return {
             **receipt,
             "turns_stopped": len(running),

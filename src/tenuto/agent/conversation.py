@@ -66,11 +66,19 @@ class Conversation:
 
     # -- writing: each method is one durable append ---------------------------------------------------------
 
-    def begin(self, message: JsonObject, *, zone: str = "UTC", parent: Record | None = None) -> Record:
-        """Log the user's message; returns its record. `parent` makes it a branch (an edit)."""
+    def begin(
+        self, message: JsonObject, *, zone: str = "UTC", parent: Record | None = None, message_id: str = ""
+    ) -> Record:
+        """Log the user's message; returns its record. `parent` makes it a branch (an edit).
+
+        `message_id` is the sender's name for the message: the turn is found by it after a restart.
+        """
         previous = parent or self._newest()
         turn = (previous.turn if previous else 0) + 1
-        drafts = [Draft(turn, event={"type": TURN_STARTED, "zone": zone}), self._draft(turn, message)]
+        started: JsonObject = {"type": TURN_STARTED, "zone": zone}
+        if message_id:
+            started["message"] = message_id
+        drafts = [Draft(turn, event=started), self._draft(turn, message)]
         return self.log.append(drafts, epoch=self.epoch, parent=parent.id if parent else None)[-1]
 
     def settle_response(

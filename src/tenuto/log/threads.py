@@ -33,6 +33,8 @@ class Thread:
     created: str
     model: str = ""
     """The model chosen for the thread, empty for the workspace's default."""
+    pinned: bool = False
+    archived: bool = False
     branched: bool = False
     """Whether an edit or a regeneration made a branch: only then a record may lie on another one."""
     state: str = "ok"
@@ -80,15 +82,24 @@ class Threads:
         return thread
 
     def change(
-        self, scope: Scope, *, title: str | None = None, model: str | None = None, branched: bool = False
+        self,
+        scope: Scope,
+        *,
+        title: str | None = None,
+        model: str | None = None,
+        pinned: bool | None = None,
+        archived: bool | None = None,
+        branched: bool = False,
     ) -> Thread:
-        """Set the title or the model of a thread, or note that it has branches."""
+        """Set what is given of a thread, or note that it has branches."""
         with locked(self._folder / ".threads.lock"):
             known = self.open(scope)
             changed = replace(
                 known,
                 title=known.title if title is None else title[:200],
                 model=known.model if model is None else model,
+                pinned=known.pinned if pinned is None else pinned,
+                archived=known.archived if archived is None else archived,
                 branched=known.branched or branched,
             )
             self._write(changed)

@@ -94,6 +94,10 @@ def advise(text: str) -> tuple[str, str]:
     return text.strip()[:300] or "the sandbox ended without a word", "see `tenuto doctor`"
 
 
+INSIST_S = 0.05
+"""Between two signals to code that was told to stop."""
+
+
 class BubblewrapEngine:
     """Makes local sandboxes. `run_dir` holds one folder a live sandbox, on the file system of the data."""
 
@@ -426,7 +430,7 @@ class BubblewrapSandbox:
                         await self._kill("timeout_kill")
                         return await self._ended("timeout" if timed_out else "interrupted", artifacts)
                     timed_out = True
-                    self._signal_worker()
+                    self._insist(self._calls)
                     deadline = self._limits.grace_s
                     continue
                 if header.get("op") == "artifact":
@@ -436,7 +440,8 @@ class BubblewrapSandbox:
                 if self._interrupted:
                     deadline = self._limits.grace_s
         except (_ChannelEnded, ConnectionError):
-            return await self._ended("died", artifacts)
+            killed = self._interrupted and self.loss == "timeout_kill"
+            return await self._ended("interrupted" if killed else "died", artifacts)
         self._kill_children()
         await self._drained()
         status = header.get("status")
@@ -482,7 +487,7 @@ class BubblewrapSandbox:
         if not self._running:
             return False
         self._interrupted = True
-        self._signal_worker()
+        self._insist(self._calls)
         asyncio.get_running_loop().call_later(self._limits.grace_s, self._kill_if_stuck, self._calls)
         return True
 
@@ -492,8 +497,11 @@ class BubblewrapSandbox:
             self.loss = self.loss or "timeout_kill"
             processes.kill_tree(self.init)
 
-    def _signal_worker(self) -> None:
-        processes.send(self.worker, signal.SIGINT)
+    def _insist(self, call: int) -> None:
+        """Signal until the call ends: a signal is lost before the code began, or just before it blocks."""
+        if self._running and call == self._calls:
+            processes.send(self.worker, signal.SIGINT)
+            asyncio.get_running_loop().call_later(INSIST_S, self._insist, call)
 
     def _kill_children(self) -> None:
         """After every call only init and the worker may live: no daemon, no fork bomb goes on."""

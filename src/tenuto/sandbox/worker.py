@@ -191,10 +191,24 @@ def cell(channel, message, namespace, limits):
     before = listing()
     started = time.monotonic()
     status, error, value, skipped = "ok", None, "", []
+    asked, armed = False, False
+
+    def stop(number, frame):
+        nonlocal asked, armed
+        asked = True
+        if armed:
+            # The host repeats the signal until it has an answer; only the first one counts, in user code alone.
+            armed = False
+            raise KeyboardInterrupt
+
     try:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGINT, stop)
         try:
+            armed = True
+            if asked:
+                raise KeyboardInterrupt
             value = run(message["code"], namespace)[: limits["value_chars"]]
+            armed = False
             skipped = send_artifacts(channel, before, limits)
         except KeyboardInterrupt:
             status = "interrupted"
