@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help install demo test lint bench live docs clean
+.PHONY: help install serve demo test lint bench live docs clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -35,6 +35,9 @@ $(VENV)/.lint: $(VENV)/.test
 	@touch $@
 
 install: $(VENV)/.sandbox ## install Tenuto and its sandbox
+
+serve: $(VENV)/.sandbox ## the server on http://127.0.0.1:8321/
+	@$(BIN)/tenuto serve
 
 demo: $(VENV)/.sandbox ## run the demo to the end; fails unless every number is right
 	@$(BIN)/tenuto demo

@@ -280,6 +280,18 @@ class Loaded:
     sources: dict[str, str]
     """Dotted key to `default`, `file:line` or the environment variable's name."""
 
+    def rows(self) -> list[dict[str, Any]]:
+        """Every setting as `{key, value, unit, source}`; what may be a secret is named, not shown."""
+        return [
+            {
+                "key": key,
+                "value": _safe(key, value),
+                "unit": unit_of(key),
+                "source": self.sources.get(key, "default"),
+            }
+            for key, value in leaves(self.settings)
+        ]
+
 
 def home() -> Path:
     """Where everything lives: `$TENUTO_HOME`, else `~/.tenuto`."""
@@ -380,6 +392,19 @@ def _leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
 def leaves(settings: Settings) -> list[tuple[str, Any]]:
     """Every setting as `(dotted key, value)`."""
     return list(_leaves(settings.model_dump()))
+
+
+_NAMED = re.compile(r"\$\{\w+\}")
+
+
+def _safe(key: str, value: Any) -> Any:
+    """Values given to tool servers may be secrets: only names of environment variables are shown."""
+    parts = key.split(".")
+    if parts[0] != "mcp" or not any(part in ("env", "headers") for part in parts[2:]):
+        return value
+    if isinstance(value, dict):
+        return {name: _safe(key, inner) for name, inner in cast("dict[str, Any]", value).items()}
+    return value if isinstance(value, str) and _NAMED.fullmatch(value) else "(hidden)"
 
 
 def unit_of(key: str) -> str:

@@ -312,6 +312,21 @@ class App:
             self._drain = max(self._drain, self._workspaces[name].settings.agent.drain)
         return self._workspaces[name]
 
+    def names(self) -> list[str]:
+        """The workspaces that have a folder here, by name."""
+        found = (path.parent for path in self.home.glob("*/workspace.toml"))
+        logs = (path.parent for path in self.home.glob("*/.logs"))
+        return sorted({path.name for path in (*found, *logs)})
+
+    def known(self, name: str) -> Workspace:
+        """A workspace that is there already. Raises `NotFound`: asking for one doesn't make it."""
+        check_id("workspace", name)
+        if name not in self._workspaces and name not in self.names():
+            raise NotFound(
+                f"there is no workspace {name!r}", hint="make a folder with a workspace.toml for it"
+            )
+        return self.workspace(name)
+
     # -- sandbox ----------------------------------------------------------------------------------------
 
     def engine(self, settings: Settings) -> BubblewrapEngine:

@@ -19,7 +19,7 @@ from tenuto.log.transfer import import_thread
 from tenuto.results.files import ThreadFiles
 from tenuto.results.store import ResultStore
 from tenuto.scope import Scope, require
-from tenuto.settings import leaves, load, unit_of
+from tenuto.settings import load
 
 if TYPE_CHECKING:
     from tenuto.cli.main import Where
@@ -168,10 +168,7 @@ def import_(where: Where, file: str, thread: str) -> None:
 
 def config(where: Where, *, as_json: bool) -> None:
     loaded = load(where.home, where.workspace)
-    rows = [
-        {"key": key, "value": value, "unit": unit_of(key), "source": loaded.sources.get(key, "default")}
-        for key, value in leaves(loaded.settings)
-    ]
+    rows = loaded.rows()
     if as_json:
         print_json(rows)
         return

@@ -80,6 +80,16 @@ def chat(
     raise typer.Exit(run(HERE, thread, model, message, allow=yes, as_json=json))
 
 
+@app.command(help=t("serve"))
+def serve(
+    host: Annotated[str, typer.Option("--host", help=t("serve_host"))] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", help=t("serve_port"))] = 8321,
+) -> None:
+    from tenuto.cli.serve import run
+
+    run(HERE, host, port)
+
+
 @app.command(help=t("threads"))
 def threads(json: Json = False) -> None:
     from tenuto.cli.look import threads as run

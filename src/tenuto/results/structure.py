@@ -129,7 +129,36 @@ def _outline(value: Any, path: str = "", depth: int = 0) -> Iterable[str]:
         yield f"{path}: object with {len(cast('dict[str, Any]', value)):,} keys"
 
 
+def rows_of(text: str) -> list[dict[str, Any]]:
+    """The rows of the table that `text` holds (the largest one of nested JSON); none where there is no table."""
+    if text.lstrip()[:1] in ("[", "{"):
+        try:
+            value = loads(text)
+        except (JsonError, UnicodeEncodeError):
+            return _line_rows(text) or []
+        return _rows(value) or _largest_table(value)[1] or []
+    table = _csv_table(text)
+    if table is None:
+        return []
+    header = [name.strip() for name in table[0]]
+    return [dict(zip(header, row, strict=False)) for row in table[1:]]
+
+
 def _json_lines(text: str, preview_chars: int) -> Structure | None:
+    rows = _line_rows(text)
+    if rows is None:
+        return None
+    return Structure(
+        "json lines",
+        "application/x-ndjson",
+        ".jsonl",
+        len(rows),
+        _columns(rows),
+        **_row_preview(rows, preview_chars),
+    )
+
+
+def _line_rows(text: str) -> list[dict[str, Any]] | None:
     lines = [line for line in text.splitlines() if line.strip()]
     if len(lines) < 2 or not lines[0].lstrip().startswith("{"):
         return None
@@ -142,17 +171,11 @@ def _json_lines(text: str, preview_chars: int) -> Structure | None:
         if not isinstance(row, dict):
             return None
         rows.append(cast("dict[str, Any]", row))
-    return Structure(
-        "json lines",
-        "application/x-ndjson",
-        ".jsonl",
-        len(rows),
-        _columns(rows),
-        **_row_preview(rows, preview_chars),
-    )
+    return rows
 
 
-def _csv(text: str, preview_chars: int) -> Structure | None:
+def _csv_table(text: str) -> list[list[str]] | None:
+    """Header and rows, none where the text is no table."""
     sample = text[:8_192]
     first = sample.split("\n", 1)[0]
     try:
@@ -172,6 +195,14 @@ def _csv(text: str, preview_chars: int) -> Structure | None:
     ragged = sum(len(row) != len(header) for row in body[:200])
     if ragged > len(body[:200]) * 0.05 or not all(name.strip() for name in header):
         return None
+    return table
+
+
+def _csv(text: str, preview_chars: int) -> Structure | None:
+    table = _csv_table(text)
+    if table is None:
+        return None
+    header, body = table[0], table[1:]
     columns = tuple(
         Column(name.strip(), _join(_cell_type(row[at]) for row in body[:TYPE_ROWS] if at < len(row)))
         for at, name in enumerate(header)

@@ -1,0 +1,43 @@
+"""What `tenuto serve` does: one process, one home folder, one local user, on a loopback address."""
+
+from __future__ import annotations
+
+import socket
+from typing import TYPE_CHECKING
+
+import uvicorn
+
+from tenuto.agent.app import App
+from tenuto.cli.show import console
+from tenuto.cli.text import t
+from tenuto.errors import UsageError
+from tenuto.server.app import create_app, ensure_workspace
+from tenuto.server.identity import LocalUser
+
+if TYPE_CHECKING:
+    from tenuto.cli.main import Where
+
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+def run(where: Where, host: str, port: int) -> None:
+    """Serve until interrupted. Raises `UsageError` for an address that other machines reach."""
+    if host not in LOOPBACK:
+        raise UsageError(t("serve_loopback"), hint=t("serve_use"))
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as listening:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listening.bind((host, port))
+        except OSError as error:
+            raise UsageError(f"{host}:{port}: {error.strerror}", hint="--port 0") from error
+        listening.listen(2048)
+        bound = listening.getsockname()[1]
+        ensure_workspace(where.home, where.workspace)
+        web = create_app(App(where.home), LocalUser(where.user))
+        shown = f"[{host}]" if ":" in host else host
+        console().print(t("serving", url=f"http://{shown}:{bound}/"), markup=False)
+        config = uvicorn.Config(
+            web, log_level="warning", access_log=False, timeout_graceful_shutdown=5, server_header=False
+        )
+        uvicorn.Server(config).run(sockets=[listening])

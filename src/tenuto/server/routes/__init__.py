@@ -1,0 +1,1 @@
+"""The resources under `/api`, one module for each kind of information."""
