@@ -19,7 +19,7 @@ from tenuto.agent.app import App
 from tenuto.disk import PRIVATE_DIR, write_atomic
 from tenuto.errors import TenutoError
 from tenuto.scope import check_id
-from tenuto.server import problems
+from tenuto.server import assets, problems
 from tenuto.server.guard import Guard
 from tenuto.server.identity import Identity
 from tenuto.server.metrics import Metrics
@@ -78,6 +78,7 @@ def create_app(tenuto: App, identity: Identity) -> FastAPI:
     for one in (threads, turns, kept, files, place):
         app.include_router(one.router, prefix="/api", responses=PROBLEM)
     app.include_router(place.health)
+    app.include_router(assets.router)
     app.add_middleware(app.state.metrics.middleware)
     app.add_middleware(Guard)
     return app
