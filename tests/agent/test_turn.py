@@ -348,6 +348,23 @@ async def test_a_workspace_of_the_same_thread_name_is_another_thread(open_app, s
         assert "in w" not in str(sent(app, Scope("v", "ming", "t")))
 
 
+async def test_a_preview_is_the_request_that_is_sent_next_and_leaves_nothing_behind(open_app, scripted):
+    scripted("one", "two", "three")
+    async with open_app() as app:
+        await ask(app, "first")
+        await ask(app, "second")
+        log = app.workspace("w").conversation(app.workspace("w").thread(SCOPE)).log
+        before = log.path.read_bytes()
+        request, question = await app.preview(SCOPE, "third")
+        assert log.path.read_bytes() == before and question.turn == 3
+        again, _ = await app.preview(SCOPE, "third")
+        await ask(app, "third")
+        after = past_request(app.workspace("w").conversation(app.workspace("w").thread(SCOPE)), 3).manifest
+        told = [(block["layer"], block["tokens"], block["records"]) for block in request.manifest["blocks"]]
+        assert told == [(block["layer"], block["tokens"], block["records"]) for block in after["blocks"]]
+        assert request.manifest["through"] == again.manifest["through"] == after["through"]
+
+
 # -- looking ------------------------------------------------------------------------------------------------
 
 
@@ -363,7 +380,7 @@ async def test_why_tells_where_words_stand_and_why_they_are_left_out(open_app, s
         old = why(app.workspace("w"), SCOPE, "noted")["log"][0]
         assert old["reason"].startswith("before the window")
         assert why(app.workspace("w"), SCOPE, "nowhere at all") == {
-            "words": "nowhere at all", "context": [], "log": [], "results": [],
+            "words": "nowhere at all", "context": [], "log": [], "task": [], "memory": [], "results": [],
         }  # fmt: skip
 
 

@@ -293,3 +293,85 @@ def test_serve_opens_without_any_configuration_and_refuses_other_addresses(tmp_p
     assert [(one["workspace"], one["role"]) for one in found["workspaces"]] == [("default", "owner")]
     refused = subprocess.run([*command, "--host", "0.0.0.0"], capture_output=True, text=True)
     assert refused.returncode == 2 and "loopback" in refused.stderr
+
+
+# -- what the workbench needs beside ----------------------------------------------------------------------------
+
+
+async def test_the_next_request_can_be_seen_before_it_is_sent(serve):
+    async with serve() as client:
+        assert (await client.post(f"{THREAD}/context/next", json={"text": "x"})).status_code == 404
+        await events(client, (await send(client, "leave out holidays"))["run"])
+        seen = (await client.post(f"{THREAD}/context/next", json={"text": "and now?"})).json()
+        assert [block["layer"] for block in seen["blocks"]][-1] == "question"
+        assert seen["blocks"][-1]["entries"][0]["text"] == "and now?"
+        assert (seen["turn"], len((await client.get(f"{THREAD}/records")).json()["records"])) == (2, 4)
+        await events(client, (await send(client, "and now?", "m2"))["run"])
+        sent = (await client.get(f"{THREAD}/context")).json()
+        assert (sent["summed"], sent["through"]) == (seen["summed"], seen["through"])
+
+
+async def test_a_context_says_what_grew_and_when_the_window_will_step(serve):
+    async with serve(context={"history_tokens": 500}) as client:
+        await events(client, (await send(client, "one " * 20, "a"))["run"])
+        first = (await client.get(f"{THREAD}/context")).json()
+        assert first["outlook"] == {"since": None, "grew": None, "turns_left": None}
+        await events(client, (await send(client, "two", "b"))["run"])
+        second = (await client.get(f"{THREAD}/context")).json()
+        history = next(block["tokens"] for block in second["blocks"] if block["layer"] == "history")
+        assert second["outlook"] == {
+            "since": 1,
+            "grew": {"layer": "history", "tokens": history},
+            "turns_left": (500 - history) // history,
+        }
+
+
+async def test_siblings_are_told_with_the_record_that_selects_them(serve):
+    async with serve() as client:
+        await events(client, (await send(client, "one", "a"))["run"])
+        await events(client, (await send(client, "two", "b"))["run"])
+        edited = await client.post(f"{THREAD}/turns/2/edit", json={"id": "c", "text": "zwei"})
+        await events(client, edited.json()["run"])
+        (fork,) = (await client.get(f"{THREAD}/branches")).json()["forks"]
+        assert [(one["turn"], one["active"]) for one in fork["options"]] == [(2, False), (2, True)]
+        await client.post(f"{THREAD}/branches", json={"record": fork["options"][0]["record"]})
+        texts = [
+            r["parts"][0]["text"]
+            for r in (await client.get(f"{THREAD}/records")).json()["records"]
+            if r["kind"] == "question"
+        ]
+        assert texts == ["one", "two"]
+
+
+async def test_a_clear_leaves_the_files_that_it_was_told_to_leave(serve):
+    async with serve() as client:
+        await events(client, (await send(client, "one"))["run"])
+        await client.post(f"{THREAD}/files", files={"file": ("a.csv", b"x\n1\n")})
+        kept = (await client.post(f"{THREAD}/clear", json={"keep_files": True})).json()
+        assert "files" not in kept["removed"] and "the thread's files" in kept["kept"]
+        assert [f["name"] for f in (await client.get(f"{THREAD}/files")).json()["files"]] == ["a.csv"]
+        gone = (await client.post(f"{THREAD}/clear")).json()
+        assert gone["removed"]["files"]["count"] == 1
+        assert (await client.get(f"{THREAD}/files")).json()["files"] == []
+
+
+async def test_a_thread_is_exported_to_read_and_as_it_is(serve):
+    async with serve(speaking("```\nfence")) as client:
+        await events(client, (await send(client, "# not a heading"))["run"])
+        text = (await client.get(f"{THREAD}/export", params={"format": "markdown"})).text
+        assert "> # not a heading" in text and "fence" in text
+        log = (await client.get(f"{THREAD}/export")).text.splitlines()
+        assert len(log) == 6
+
+
+async def test_the_page_and_its_files_are_served_and_asked_for_again_cheaply(serve):
+    async with serve() as client:
+        page = await client.get("/w/w/t/anything")
+        assert (
+            "/assets/index.js" in page.text and "script-src 'self'" in page.headers["content-security-policy"]
+        )
+        first = await client.get("/assets/index.js")
+        assert first.headers["content-encoding"] == "gzip"
+        again = await client.get("/assets/index.js", headers={"if-none-match": first.headers["etag"]})
+        assert (again.status_code, again.content) == (304, b"")
+        assert (await client.get("/assets/..%2Findex.html")).status_code == 404

@@ -29,7 +29,7 @@ from tenuto.agent.tasks import Report, Tasks
 from tenuto.agent.tools import Approve, ToolPlace, offers
 from tenuto.agent.turn import TurnLoop
 from tenuto.codec import JsonObject, dumps
-from tenuto.context.assemble import Fixed
+from tenuto.context.assemble import Fixed, Request
 from tenuto.context.fence import Section, words
 from tenuto.context.tokens import measure
 from tenuto.disk import PRIVATE_DIR
@@ -443,6 +443,20 @@ class App:
                 self.afterwards(workspace, scope)
             return ended
 
+    async def preview(self, scope: Scope, text: str) -> tuple[Request, Record]:
+        """The request that `text` would lead to now, and its question's record. Nothing is sent or logged.
+
+        Raises `NotFound`, also for a thread in which nothing was said.
+        """
+        workspace = self.workspace(scope.workspace)
+        thread = workspace.thread(scope)
+        conversation = workspace.conversation(thread)
+        message = {"kind": "request", "parts": [{"part_kind": "user-prompt", "content": text}]}
+        records = conversation.imagined(message, zone=workspace.settings.agent.timezone)
+        turn = RunningTurn(scope)
+        loop = await self._prepare(turn, workspace, scope, thread, records[-1], None, None, None)
+        return conversation.preview(loop.rules, records), records[-1]
+
     def find(self, workspace: Workspace, name: str) -> Served:
         """The model of a name: a ready one, or by the settings. Raises `ModelFailed`."""
         if (given := self._given.get(name)) is not None:
@@ -563,12 +577,15 @@ class App:
             log.select(found.id, turn=found.turn, epoch=thread.epoch)
             workspace.threads.change(scope, branched=True)
 
-    async def clear(self, scope: Scope) -> JsonObject:
-        """Clear a thread: when this returns, nothing on disk or in memory holds its content (I11). A receipt."""
+    async def clear(self, scope: Scope, *, keep_files: bool = False) -> JsonObject:
+        """Clear a thread: when this returns, nothing on disk or in memory holds its content (I11). A receipt.
+
+        With `keep_files` its files (charts, reports, uploads) stay, and only those.
+        """
         workspace = self.workspace(scope.workspace)
         require(workspace.member(scope.user), "send")
         workspace.thread(scope)
-        return await self._erase(workspace, scope, delete=False)
+        return await self._erase(workspace, scope, delete=False, keep_files=keep_files)
 
     async def delete(self, scope: Scope) -> JsonObject:
         """Clear a thread and forget that there was one."""
@@ -597,9 +614,11 @@ class App:
             for thread in overdue(workspace)
         ]
 
-    async def _erase(self, workspace: Workspace, scope: Scope, *, delete: bool) -> JsonObject:
+    async def _erase(
+        self, workspace: Workspace, scope: Scope, *, delete: bool, keep_files: bool = False
+    ) -> JsonObject:
         """Raise the epoch, end what runs, then remove every place (I10, I11)."""
-        journal = begin_clear(workspace, scope, delete=delete)
+        journal = begin_clear(workspace, scope, delete=delete, keep_files=keep_files)
         running = [turn for turn in self._running if turn.scope == scope]
         for turn in running:
             turn.stop()

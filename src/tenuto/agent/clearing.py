@@ -35,6 +35,8 @@ class Journal:
     scope: Scope
     delete: bool
     path: Path
+    keep_files: bool = False
+    """The thread's files stay; a deleted thread keeps none."""
     removed: dict[str, JsonObject] = field(default_factory=dict[str, JsonObject])
 
     def as_json(self) -> JsonObject:
@@ -43,6 +45,7 @@ class Journal:
             "user": self.scope.user,
             "thread": self.scope.thread,
             "delete": self.delete,
+            "keep_files": self.keep_files,
             "removed": self.removed,
         }
 
@@ -55,10 +58,10 @@ class Journal:
         self.removed[what] = {"count": known["count"] + files, "bytes": known["bytes"] + size}
 
 
-def begin_clear(workspace: Workspace, scope: Scope, *, delete: bool) -> Journal:
+def begin_clear(workspace: Workspace, scope: Scope, *, delete: bool, keep_files: bool = False) -> Journal:
     """Write the journal and raise the epoch: from here on the clear will be finished, whatever happens."""
     path = workspace.threads.log_path(scope.thread).with_suffix(JOURNAL)
-    journal = Journal(scope, delete, path)
+    journal = Journal(scope, delete, path, keep_files and not delete)
     journal.write()
     workspace.threads.raise_epoch(scope.thread)
     return journal
@@ -126,7 +129,8 @@ def steps(workspace: Workspace, journal: Journal) -> Iterator[Callable[[], None]
     yield logged
     yield task
     yield folder("results", workspace.folder / ".results" / scope.user / scope.thread)
-    yield folder("files", workspace.folder / "files" / scope.user / scope.thread)
+    if not journal.keep_files:
+        yield folder("files", workspace.folder / "files" / scope.user / scope.thread)
     yield index
     yield extraction
     if journal.delete:
@@ -145,6 +149,8 @@ def _receipt(journal: Journal) -> JsonObject:
     kept = ["memory: facts noted from this thread stay until they are deleted", "settings"]
     if not journal.delete:
         kept.append("the thread's name, owner and model")
+    if journal.keep_files:
+        kept.append("the thread's files")
     return {
         "thread": journal.scope.thread,
         "user": journal.scope.user,
@@ -161,7 +167,7 @@ def journals(folder: Path) -> Iterator[Journal]:
         try:
             raw = loads(path.read_bytes())
             scope = Scope(raw["workspace"], raw["user"], raw["thread"])
-            yield Journal(scope, bool(raw["delete"]), path, raw["removed"])
+            yield Journal(scope, bool(raw["delete"]), path, bool(raw.get("keep_files")), raw["removed"])
         except (JsonError, KeyError, TypeError, FileNotFoundError):
             continue
 

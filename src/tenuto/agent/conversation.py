@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
-from tenuto.codec import JsonObject, parse_stamp
+from tenuto.codec import JsonObject, new_id, parse_stamp, stamp
 from tenuto.context.assemble import Fixed, Inputs, ModelFacts, Request, assemble
 from tenuto.context.fence import Section
 from tenuto.context.tokens import Anchor, count_message
@@ -145,7 +145,38 @@ class Conversation:
 
     def request(self, rules: RequestRules, *, step: int) -> Request:
         """The next model request of the running turn, assembled from the log."""
+        view, request = self._assembled(self._look(rules.settings), rules, step)
+        self._keep_bridge(view, request)
+        # What the logged marks still show is kept: this request counts only once its response is logged.
+        kept = view.turns[reaching(view.turns, view.marks.start) :]
+        self._view = replace(view, turns=kept)
+        self.log.forget_before(kept[0].first_seq - 1)
+        return request
+
+    def imagined(self, message: JsonObject, *, zone: str = "UTC") -> list[Record]:
+        """The records that `begin` would log for a message. Nothing is logged."""
+        newest = self._newest()
+        if newest is None:
+            raise NotFound("nothing is logged in this thread", hint="send a message first")
+        turn, at = newest.turn + 1, stamp()
+        drafts = [Draft(turn, event={"type": TURN_STARTED, "zone": zone}), self._draft(turn, message)]
+        made: list[Record] = []
+        for draft in drafts:
+            parent = made[-1] if made else newest
+            seq = self.log.last_seq + len(made) + 1
+            made.append(
+                Record(
+                    seq, new_id(), parent.id, turn, at, self.epoch, draft.tokens, draft.message, draft.event
+                )
+            )
+        return made
+
+    def preview(self, rules: RequestRules, records: Sequence[Record]) -> Request:
+        """The request that would be sent if `records` were logged now. Nothing is logged or kept."""
         view = self._look(rules.settings)
+        return self._assembled(_seen(grown(view.turns, records), records, view), rules, 0)[1]
+
+    def _assembled(self, view: _View, rules: RequestRules, step: int) -> tuple[_View, Request]:
         if rules.covers_seq < view.marks.covers:
             # On this branch the task covers less than where the marks were made: the bridge carries it (I16).
             view = replace(view, marks=replace(view.marks, covers=rules.covers_seq), bridge=None)
@@ -169,12 +200,7 @@ class Conversation:
                 step=step,
             )
         )
-        self._keep_bridge(view, request)
-        # What the logged marks still show is kept: this request counts only once its response is logged.
-        kept = view.turns[reaching(view.turns, view.marks.start) :]
-        self._view = replace(view, turns=kept)
-        self.log.forget_before(kept[0].first_seq - 1)
-        return request
+        return view, request
 
     def _bridge(self, view: _View) -> list[Record]:
         """The questions that left the window and aren't covered; read from the log only in a fresh process.

@@ -9,13 +9,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from tenuto.agent.app import Workspace, stored_fixed, stored_sections
-from tenuto.agent.conversation import REQUEST, Conversation, rebuild
+from tenuto.agent.conversation import REQUEST, TURN_STARTED, Conversation, rebuild
 from tenuto.codec import JsonObject
 from tenuto.context.assemble import Request
 from tenuto.context.tokens import texts
 from tenuto.context.window import Marks
 from tenuto.errors import NotFound
 from tenuto.log.record import Record
+from tenuto.log.store import BRANCH_SELECTED, ThreadLog
 from tenuto.scope import Scope
 
 AROUND = 60
@@ -58,15 +59,102 @@ def context_of(
     conversation: Conversation, turn: int | None = None, step: int | None = None, *, texts_too: bool = False
 ) -> JsonObject:
     """The manifest of a request with its blocks opened: `entries` are the records with their exact texts."""
-    past = past_request(conversation, turn, step)
-    opened: list[JsonObject] = []
+    return opened(conversation, past_request(conversation, turn, step), texts_too=texts_too)
+
+
+def opened(conversation: Conversation, past: PastRequest, *, texts_too: bool) -> JsonObject:
+    """A request's manifest with its blocks opened."""
+    blocks: list[JsonObject] = []
     for block in past.manifest["blocks"]:
         entries = [
             {"seq": seq, "kind": kind, "chars": len(text), **({"text": text} if texts_too else {})}
             for seq, kind, text in _entries(conversation, past, block)
         ]
-        opened.append({**block, "entries": entries})
-    return {**past.manifest, "blocks": opened, "rebuilt_equal": past.same}
+        blocks.append({**block, "entries": entries})
+    return {**past.manifest, "blocks": blocks, "rebuilt_equal": past.same}
+
+
+def outlook(conversation: Conversation, manifest: JsonObject) -> JsonObject:
+    """What grew since the turn before, and about how many turns are left before the window steps.
+
+    `{since, grew: {layer, tokens} | null, turns_left: int | null}`; null where nothing grew or nothing is
+    known. `turns_left` goes by the growth of the history since the turn before.
+    """
+    before = _last_before(conversation, manifest["turn"])
+    if before is None:
+        return {"since": None, "grew": None, "turns_left": None}
+    now, then = _by_layer(manifest), _by_layer(before)
+    more = {layer: tokens - then.get(layer, 0) for layer, tokens in now.items()}
+    layer = max(more, key=lambda name: more[name])
+    growth = more.get("history", 0)
+    left = manifest["budget"]["history"] - now.get("history", 0)
+    return {
+        "since": before["turn"],
+        "grew": {"layer": layer, "tokens": more[layer]} if more[layer] > 0 else None,
+        "turns_left": max(0, left // growth) if growth > 0 else None,
+    }
+
+
+def forks(log: ThreadLog) -> list[JsonObject]:
+    """The places where branches part: `[{options: [{turn, question, record, active}, …]}, …]`. O(file).
+
+    An option is one turn among its siblings: its question's record, and the newest record that follows from it,
+    by which its branch is selected.
+    """
+    parents: dict[str, str] = {}
+    starts: dict[str, list[Record]] = {}
+    questions: dict[str, int] = {}
+    records = [record for record in log.scan() if record.event_type != BRANCH_SELECTED]
+    for record in records:
+        if record.parent is not None:
+            parents[record.id] = record.parent
+            if record.event_type == TURN_STARTED:
+                starts.setdefault(record.parent, []).append(record)
+            elif record.is_question:
+                questions.setdefault(record.parent, record.seq)
+    newest: dict[str, int] = {}
+    for record in reversed(records):
+        reached = newest.setdefault(record.id, record.seq)
+        if record.parent is not None:
+            newest[record.parent] = max(reached, newest.get(record.parent, 0))
+    active: set[str] = set()
+    at = log.head
+    while at is not None:
+        active.add(at)
+        at = parents.get(at)
+    return [
+        {
+            "options": [
+                {
+                    "turn": one.turn,
+                    "question": questions.get(one.id, one.seq),
+                    "record": newest[one.id],
+                    "active": one.id in active,
+                }
+                for one in siblings
+            ]
+        }
+        for siblings in starts.values()
+        if len(siblings) > 1
+    ]
+
+
+def _by_layer(manifest: JsonObject) -> dict[str, int]:
+    sums: dict[str, int] = {}
+    for block in manifest["blocks"]:
+        sums[block["layer"]] = sums.get(block["layer"], 0) + int(block["tokens"])
+    return sums
+
+
+def _last_before(conversation: Conversation, turn: int) -> JsonObject | None:
+    """The manifest of the last request before a turn, on the active branch."""
+
+    def found(record: Record) -> bool:
+        return record.event_type == REQUEST and record.turn < turn
+
+    records = conversation.log.back_to(found)
+    event = records[0].event if records and found(records[0]) else None
+    return event["manifest"] if event is not None else None
 
 
 def _entries(
@@ -90,11 +178,12 @@ def _entries(
 
 
 def why(workspace: Workspace, scope: Scope, words: str, turn: int | None = None) -> JsonObject:
-    """Each place where `words` stand: in a turn's context by layer, in the log, in files.
+    """Each place where `words` stand: in a turn's context by layer, in the log, in the task, in memory, in files.
 
     For a record that isn't in the context, `reason` says why it was left out. Case is ignored. O(log).
     """
-    conversation = workspace.conversation(workspace.thread(scope))
+    thread = workspace.thread(scope)
+    conversation = workspace.conversation(thread)
     context, shown, reason_of = _in_context(conversation, words, turn)
     log: list[JsonObject] = []
     for record in conversation.log.scan():
@@ -111,6 +200,16 @@ def why(workspace: Workspace, scope: Scope, words: str, turn: int | None = None)
         "words": words,
         "context": context[:MOST_HITS],
         "log": log[:MOST_HITS],
+        "task": [
+            {"id": item.id, "kind": item.kind, "status": item.status} | hit
+            for item in workspace.tasks.items(thread, conversation)
+            if (hit := _hit(item.text, words)) is not None
+        ],
+        "memory": [
+            {"id": fact.id, "status": fact.status} | hit
+            for fact in workspace.memories.store(scope.user).load().facts
+            if (hit := _hit(fact.text, words)) is not None
+        ],
         "results": list(_in_files(workspace, scope, words))[:MOST_HITS],
     }
 

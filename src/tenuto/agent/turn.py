@@ -263,7 +263,7 @@ class TurnLoop:
             text=text[:SHOWN_CHARS],
             ms=float(metadata.get("ms", 0)),
             result=name,
-            rows=self.place.results.get(name).rows if name else None,
+            rows=metadata.get("rows"),
             files=list(metadata.get("files", ())),
         )
 

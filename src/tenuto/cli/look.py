@@ -74,10 +74,17 @@ def why(where: Where, thread: str, words: str, turn: int | None, *, as_json: boo
         print_json(found)
         return
     out = console()
-    if not (found["context"] or found["log"] or found["results"]):
+    places = (
+        ("context", _context_line),
+        ("log", _log_line),
+        ("task", _kept_line),
+        ("memory", _kept_line),
+        ("results", _file_line),
+    )
+    if not any(found[key] for key, _ in places):
         out.print(Text(t("why_none", words=plain(words))))
         return
-    for key, line in (("context", _context_line), ("log", _log_line), ("results", _file_line)):
+    for key, line in places:
         if found[key]:
             out.print(Text(t(f"why_{key}"), style="bold"))
             for entry in found[key]:
@@ -91,6 +98,10 @@ def _context_line(entry: JsonObject) -> str:
 
 def _log_line(entry: JsonObject) -> str:
     return f"#{entry['seq']} ({t('in_context') if entry['in_context'] else word(entry['reason'])}): {entry['text']}"
+
+
+def _kept_line(entry: JsonObject) -> str:
+    return f"{entry['id']} ({word(entry['status'])}): {entry['text']}"
 
 
 def _file_line(entry: JsonObject) -> str:

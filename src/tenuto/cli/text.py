@@ -164,6 +164,8 @@ TEXTS: dict[str, tuple[str, str]] = {
     "left_out": ("left out: #{first} to #{last} ({reason}; covered by {covered})", "未包含：#{first} 至 #{last}（{reason}；由 {covered} 覆盖）"),
     "why_context": ("In the context of the newest turn:", "在最新一轮的上下文中："),
     "why_log": ("In the log:", "在日志中："),
+    "why_task": ("In the task:", "在任务中："),
+    "why_memory": ("In memory:", "在记忆中："),
     "why_results": ("In files:", "在文件中："),
     "why_none": ("“{words}” stands nowhere in this thread.", "“{words}”在该会话中没有出现。"),
     "in_context": ("in the context", "在上下文中"),

@@ -29,7 +29,9 @@ class Offloaded:
 
     def metadata(self, arguments: JsonObject) -> JsonObject | None:
         """Kept with the tool result in the log, never sent: which file it stands for (I14)."""
-        return {"result": self.result.name, "arguments": arguments} if self.result else None
+        if self.result is None:
+            return None
+        return {"result": self.result.name, "rows": self.result.rows, "arguments": arguments}
 
 
 def offload(

@@ -18,6 +18,7 @@ from tenuto.agent.events import (
 )
 from tenuto.codec import JsonError, JsonObject, dumps, loads
 from tenuto.log.record import Record
+from tenuto.log.store import ThreadLog
 from tenuto.log.threads import CREATED
 
 PREVIEW_CHARS = 12_000
@@ -76,6 +77,7 @@ def _part(part: JsonObject, *, whole: bool) -> JsonObject:
             "outcome": str(part.get("outcome", "retried" if kind == "retry-prompt" else "success")),
             "ms": float(metadata.get("ms", 0)),
             "result": str(metadata.get("result", "")),
+            "rows": metadata.get("rows"),
             "files": list(metadata.get("files", ())),
             **_bounded(text, most),
         }
@@ -105,6 +107,39 @@ def arguments_of(part: JsonObject) -> JsonObject:
         except JsonError:
             return {"text": raw}
     return cast("JsonObject", raw) if isinstance(raw, dict) else {}
+
+
+def as_markdown(title: str, log: ThreadLog) -> str:
+    """The active branch as a text to read: questions, answers, and what each tool was asked and gave."""
+    lines = [f"# {title or 'Tenuto'}", ""]
+    for record in log.back_to(lambda _: False):
+        told = shown(record) if record.message is not None else None
+        if told is None:
+            continue
+        if told["kind"] == "question":
+            lines += [f"## {told['at'][:16].replace('T', ' ')}", ""]
+        for part in told["parts"]:
+            if part["kind"] == "text":
+                quoted = told["kind"] == "question"
+                lines += [
+                    "\n".join(f"> {line}" for line in part["text"].split("\n")) if quoted else part["text"],
+                    "",
+                ]
+            elif part["kind"] == "call":
+                lines += [f"`{part['tool']}` {_fenced(part['text'])}", ""]
+            elif part["kind"] == "returned":
+                lines += [_fenced(part["text"]), *(f"![{name}]({name})" for name in part["files"]), ""]
+            if part["cut"]:
+                lines += [f"*[{part['chars']:,} characters in all]*", ""]
+    return "\n".join(lines)
+
+
+def _fenced(text: str) -> str:
+    """A code block that its own text can't close."""
+    fence = "```"
+    while fence in text:
+        fence += "`"
+    return f"\n{fence}\n{text}\n{fence}"
 
 
 def request_summary(manifest: JsonObject) -> JsonObject:
@@ -160,7 +195,7 @@ def _of_message(message: JsonObject) -> Iterator[Event]:
                 told["text"],
                 told["ms"],
                 told["result"],
-                None,
+                told["rows"],
                 told["files"],
             )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, Field
@@ -12,7 +12,7 @@ from tenuto.errors import NotFound
 from tenuto.log.threads import Thread
 from tenuto.scope import Scope
 from tenuto.server.identity import Here, InThread, InWorkspace, User
-from tenuto.server.records import shown
+from tenuto.server.records import as_markdown, shown
 
 router = APIRouter(tags=["threads"])
 
@@ -28,6 +28,10 @@ class ThreadChange(BaseModel):
     model: str | None = Field(None, max_length=200)
     pinned: bool | None = None
     archived: bool | None = None
+
+
+class Clear(BaseModel):
+    keep_files: bool = Field(False, description="Leave charts, reports and uploads where they are.")
 
 
 def described(here: Here, thread: Thread) -> JsonObject:
@@ -116,9 +120,9 @@ async def delete_thread(at: InThread) -> JsonObject:
 
 
 @router.post("/workspaces/{workspace}/threads/{thread}/clear")
-async def clear_thread(at: InThread) -> JsonObject:
+async def clear_thread(at: InThread, clear: Clear | None = None) -> JsonObject:
     """Remove log, task, results, sandbox and stream of a thread; memory stays. Answers the receipt."""
-    return await at.app.clear(at.scope)
+    return await at.app.clear(at.scope, keep_files=clear is not None and clear.keep_files)
 
 
 @router.get("/workspaces/{workspace}/threads/{thread}/records")
@@ -145,8 +149,13 @@ async def read_record(at: InThread, seq: int) -> JsonObject:
 
 
 @router.get("/workspaces/{workspace}/threads/{thread}/export")
-async def export_log(at: InThread) -> Response:
-    """The thread's log as it is: JSON Lines, one record a line."""
-    lines = b"".join(record.dump() for record in at.conversation.log.scan())
-    name = f'attachment; filename="{at.scope.thread}.jsonl"'
-    return Response(lines, media_type="application/jsonl", headers={"content-disposition": name})
+async def export_thread(at: InThread, format: Literal["jsonl", "markdown"] = "jsonl") -> Response:
+    """The log as it is (JSON Lines, one record a line), or the active branch to read (Markdown)."""
+    at.here.need("read")
+    if format == "jsonl":
+        content, ending = b"".join(record.dump() for record in at.conversation.log.scan()), "jsonl"
+    else:
+        content, ending = as_markdown(at.thread.title, at.conversation.log).encode(), "md"
+    name = f'attachment; filename="{at.scope.thread}.{ending}"'
+    kind = "application/jsonl" if format == "jsonl" else "text/markdown; charset=utf-8"
+    return Response(content, media_type=kind, headers={"content-disposition": name})

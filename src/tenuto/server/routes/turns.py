@@ -11,7 +11,7 @@ from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field
 
 from tenuto.agent.app import RunningTurn
-from tenuto.agent.inspect import context_of
+from tenuto.agent.inspect import PastRequest, context_of, forks, opened, outlook, past_request
 from tenuto.agent.inspect import why as why_of
 from tenuto.agent.tools import Approve
 from tenuto.codec import JsonObject, dumps, new_id
@@ -47,6 +47,10 @@ class Decision(BaseModel):
 
 class Branch(BaseModel):
     record: int = Field(ge=1)
+
+
+class Draft(BaseModel):
+    text: str = Field("", max_length=1_000_000)
 
 
 class Focus(BaseModel):
@@ -166,7 +170,8 @@ async def follow_thread(at: InThread) -> Response:
 
 @router.get("/workspaces/{workspace}/threads/{thread}/branches")
 async def list_branches(at: InThread) -> JsonObject:
-    return {"branches": at.app.branches(at.scope)}
+    """Every branch by its newest record, and the places where branches part."""
+    return {"branches": at.app.branches(at.scope), "forks": forks(at.conversation.log)}
 
 
 @router.post("/workspaces/{workspace}/threads/{thread}/branches")
@@ -181,8 +186,25 @@ async def select_branch(at: InThread, branch: Branch) -> JsonObject:
 async def read_context(
     at: InThread, turn: int | None = None, step: int | None = None, texts: bool = True
 ) -> JsonObject:
-    """What the model was given: the manifest of a request with the exact text of every block."""
-    return context_of(at.conversation, turn, step, texts_too=texts)
+    """What the model was given: the manifest of a request with the exact text of every block.
+
+    `steps` is how many requests the turn made; `outlook` what grew, and when the window will step.
+    """
+    view = context_of(at.conversation, turn, step, texts_too=texts)
+    steps = (
+        view["step"] + 1 if step is None else past_request(at.conversation, view["turn"]).manifest["step"] + 1
+    )
+    return {**view, "steps": steps, "outlook": outlook(at.conversation, view)}
+
+
+@router.post("/workspaces/{workspace}/threads/{thread}/context/next")
+async def next_context(at: InThread, draft: Draft) -> JsonObject:
+    """The request as it would be sent now with `text` as the question. Nothing is sent or logged."""
+    at.here.need("read")
+    request, question = await at.app.preview(at.scope, draft.text)
+    past = PastRequest(request.manifest, request, True, question)
+    view = opened(at.conversation, past, texts_too=True)
+    return {**view, "steps": 1, "outlook": outlook(at.conversation, view)}
 
 
 @router.get("/workspaces/{workspace}/threads/{thread}/why")
