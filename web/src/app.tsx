@@ -249,7 +249,7 @@ function Page({ all }: { all: Workspaces }) {
   const chat = useMemo<Chat>(
     () => ({
       api: threadApis,
-      forks: new Map((forks.data?.forks ?? []).map((fork) => [fork.turn, fork.options])),
+      forks: new Map((forks.data?.forks ?? []).flatMap((fork) => fork.options.map((one) => [one.question, fork.options] as const))),
       busy,
       edit: (turn, text) => settle(store.edit(turn.turn, text)),
       again: (turn) => quietly(store.regenerate(turn.turn, turn.question.text)),

@@ -294,6 +294,6 @@ export interface ThreadNews {
 }
 
 export interface Fork {
-  turn: number
-  options: { turn: number; record: number; active: boolean }[]
+  /** Siblings: each turn with its question's record, and the record that selects its branch. */
+  options: { turn: number; question: number; record: number; active: boolean }[]
 }

@@ -17,6 +17,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from tenuto.additions import Keys, add_model, add_server, use_model
 from tenuto.agent.ask import Asked, ask
 from tenuto.agent.clearing import begin_clear, begin_user, delete_user_files, erase, finish_clears, overdue
 from tenuto.agent.conversation import TURN_ENDED, Conversation, RequestRules
@@ -82,9 +83,12 @@ class Workspace:
     def __init__(self, app: App, name: str, loaded: Loaded) -> None:
         self.name = check_id("workspace", name)
         self.loaded = loaded
+        self.edition = 0
+        """Grows when the settings are read again: a model built before is not asked by a turn after."""
         self.folder = app.home / name
         self.threads = Threads(self.folder / ".logs")
         self.mcp = McpHub(loaded.settings.mcp, self.folder / ".logs")
+        self.keys = Keys(self.folder / ".keys.json")
         self._app = app
         self.tasks = Tasks(self, self._ask)
         self.memories = Memories(self, self._ask)
@@ -312,6 +316,32 @@ class App:
             self._drain = max(self._drain, self._workspaces[name].settings.agent.drain)
         return self._workspaces[name]
 
+    def add_model(
+        self, workspace: Workspace, name: str, model: str, *, base_url: str, key: str, default: bool
+    ) -> None:
+        """Add a model to a workspace's settings. Raises `InvalidId` or `UsageError`."""
+        path = workspace.folder / "workspace.toml"
+        add_model(path, workspace.keys, name, model=model, base_url=base_url, key=key, default=default)
+        self._reload(workspace)
+
+    def use_model(self, workspace: Workspace, name: str) -> None:
+        """The model of new threads. Raises `NotFound` for one that isn't there."""
+        if name != "demo" and name not in workspace.settings.models:
+            raise NotFound(f"there is no model {name!r}", hint="add it first")
+        use_model(workspace.folder / "workspace.toml", name)
+        self._reload(workspace)
+
+    def add_server(self, workspace: Workspace, name: str, where: str) -> None:
+        """Add an MCP server to a workspace's settings. Raises `InvalidId` or `UsageError`."""
+        add_server(workspace.folder / "workspace.toml", name, where)
+        self._reload(workspace)
+
+    def _reload(self, workspace: Workspace) -> None:
+        """Read a workspace's settings again; turns that run keep those they began with."""
+        workspace.loaded = load(self.home, workspace.name, self._overrides)
+        workspace.edition += 1
+        workspace.mcp.configure(workspace.settings.mcp)
+
     def names(self) -> list[str]:
         """The workspaces that have a folder here, by name."""
         found = (path.parent for path in self.home.glob("*/workspace.toml"))
@@ -461,14 +491,14 @@ class App:
         """The model of a name: a ready one, or by the settings. Raises `ModelFailed`."""
         if (given := self._given.get(name)) is not None:
             return Served(named_facts(name, workspace.settings), lambda: given)
-        return find(name, workspace.settings, self.learned)
+        return find(name, workspace.settings, self.learned, workspace.keys.get)
 
     # -- background -------------------------------------------------------------------------------------
 
     async def ask(self, workspace: Workspace, model: str, asked: Asked, structured: bool) -> str:
         """Ask a model outside a turn. Raises `ModelFailed`."""
         served = self.find(workspace, model)
-        built = self._models.get((workspace.name, model), served)
+        built = self._models.get((workspace.name, workspace.edition, model), served)
         return await ask(served, built, asked, structured=structured)
 
     def afterwards(self, workspace: Workspace, scope: Scope) -> None:
@@ -671,7 +701,7 @@ class App:
         settings = workspace.settings
         name = model or thread.model or settings.agent.model
         served = self.find(workspace, name)
-        built = self._models.get((workspace.name, name), served)
+        built = self._models.get((workspace.name, workspace.edition, name), served)
         conversation = workspace.conversation(thread)
         member = workspace.member(scope.user)
         sandbox, notices = await self._sandbox_for(member, settings)

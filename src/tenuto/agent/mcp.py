@@ -182,6 +182,17 @@ class McpHub:
         self._settings = servers
         self._log_dir = log_dir
         self._open: dict[tuple[str, str], McpServer] = {}
+        self._retired: list[McpServer] = []
+        """No longer offered, but a running turn may still call them."""
+
+    def configure(self, servers: dict[str, McpSettings]) -> None:
+        """Other servers from now on; one whose settings are the same keeps its connection."""
+        self._retired += [
+            self._open.pop(key)
+            for key in list(self._open)
+            if servers.get(key[0]) != self._settings.get(key[0])
+        ]
+        self._settings = servers
 
     def visible(self, user: str) -> list[McpServer]:
         """The servers that `user` may use."""
@@ -218,7 +229,7 @@ class McpHub:
         return tools, notices
 
     async def close(self) -> None:
-        await asyncio.gather(*(server.close() for server in self._open.values()))
+        await asyncio.gather(*(server.close() for server in (*self._open.values(), *self._retired)))
 
 
 def expand(value: str, user: str) -> str:

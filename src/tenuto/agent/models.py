@@ -91,8 +91,13 @@ class LearnedWindows:
             return {}
 
 
-def find(name: str, settings: Settings, learned: LearnedWindows | None = None) -> Served:
-    """The model called `name`. Raises `ModelFailed` for a name that can't be one."""
+def find(
+    name: str,
+    settings: Settings,
+    learned: LearnedWindows | None = None,
+    keys: Callable[[str], str] = lambda variable: os.environ.get(variable, ""),
+) -> Served:
+    """The model called `name`; `keys` finds a key by its name. Raises `ModelFailed` for a name that can't be one."""
     chosen = settings.models.get(name)
     target = chosen.model if chosen else name
     url = chosen.base_url if chosen else None
@@ -101,7 +106,7 @@ def find(name: str, settings: Settings, learned: LearnedWindows | None = None) -
     facts = _facts(name, target, url, settings, chosen)
     if learned is not None and (window := learned.get(name)) is not None:
         facts = replace(facts, window=window, output=min(facts.output, max(256, window // 4)))
-    key = os.environ.get(chosen.api_key_env, "") if chosen and chosen.api_key_env else None
+    key = keys(chosen.api_key_env) if chosen and chosen.api_key_env else None
     return Served(facts, lambda: _build(target, url, key, settings.agent.retries))
 
 

@@ -12,6 +12,7 @@ import { Answer, Question, RowFoot } from './rows'
 /** What rows may ask for. */
 export interface Chat {
   api: ThreadApi
+  /** Siblings of a turn, by its question's record. */
   forks: Map<number, Fork['options']>
   busy: boolean
   edit: (turn: Turn, text: string) => Promise<void>
@@ -95,7 +96,9 @@ export function Conversation({ thread, chat, loadingOlder, readOlder, wanted }: 
 
   useEffect(() => {
     if (!wanted) return
-    const index = rows.findIndex((row) => row.turn.record >= wanted.record || (row.turn.record < wanted.record && isLastBefore(turns, row.turn, wanted.record)))
+    // The turn that a record belongs to is the last one that began before it.
+    const turn = turns.findLast((one) => one.record > 0 && one.record <= wanted.record) ?? turns[0]
+    const index = rows.findIndex((row) => row.turn === turn)
     if (index >= 0) {
       atEnd.current = false
       list.current?.scrollToIndex(index, { align: 'start' })
@@ -152,10 +155,6 @@ export function Conversation({ thread, chat, loadingOlder, readOlder, wanted }: 
   )
 }
 
-function isLastBefore(turns: Turn[], turn: Turn, record: number): boolean {
-  const next = turns[turns.indexOf(turn) + 1]
-  return turn.record > 0 && (next === undefined || next.record === 0 || next.record > record)
-}
 
 function RowView({ row, chat, flash }: { row: Row; chat: Chat; flash: boolean }) {
   const mark = flash ? 'flash' : ''

@@ -3,6 +3,7 @@ import { ChevronLeft, ChevronRight, Copy, Layers, Pencil, RefreshCw } from 'luci
 import { useRef, useState } from 'react'
 import { useText } from '../i18n'
 import { over, type Piece, type Prose, type Turn } from '../state/turns'
+import type { Fork } from '../types'
 import { Button, IconButton, Note } from '../ui/basics'
 import { ToolCard } from './card'
 import type { Chat } from './conversation'
@@ -14,7 +15,7 @@ export function Question({ turn, chat }: { turn: Turn; chat: Chat }) {
   const [editing, setEditing] = useState(false)
   const [text, setText] = useState('')
   const pencil = useRef<HTMLButtonElement>(null)
-  const options = chat.forks.get(turn.turn)
+  const options = chat.forks.get(turn.record)
   const close = () => {
     setEditing(false)
     requestAnimationFrame(() => pencil.current?.focus())
@@ -56,7 +57,7 @@ export function Question({ turn, chat }: { turn: Turn; chat: Chat }) {
       )}
       {!editing && over(turn) && turn.turn > 0 && (
         <div className="flex items-center justify-end">
-          {options && <Pager options={options} turn={turn.turn} chat={chat} />}
+          {options && <Pager options={options} question={turn.record} chat={chat} />}
           <IconButton name={t.copyQuestion} onClick={() => void navigator.clipboard.writeText(turn.question.text)}>
             <Copy size={14} />
           </IconButton>
@@ -81,9 +82,9 @@ export function Question({ turn, chat }: { turn: Turn; chat: Chat }) {
   )
 }
 
-function Pager({ options, turn, chat }: { options: { turn: number; record: number }[]; turn: number; chat: Chat }) {
+function Pager({ options, question, chat }: { options: Fork['options']; question: number; chat: Chat }) {
   const t = useText()
-  const now = options.findIndex((one) => one.turn === turn)
+  const now = options.findIndex((one) => one.question === question)
   const before = options[now - 1]
   const after = options[now + 1]
   return (

@@ -25,7 +25,7 @@ export function Strip({ context, usage, onOpen }: { context: ContextSummary; usa
   const t = useText()
   const cached = usage && usage.input_tokens > 0 && usage.cached_tokens > 0 ? usage.cached_tokens / usage.input_tokens : null
   const share = cached === null ? t.stableShare(context.stable_share) : t.cachedShare(cached)
-  const partial = context.coverage !== 'full'
+  const partial = context.coverage === 'partial'
   return (
     <button
       type="button"

@@ -90,13 +90,13 @@ function Shown({ view, next, onRecord }: { view: ContextView; next: boolean; onR
           <span className="text-soft">{t.stableShare(view.prefix.stable_share)}</span>
         </p>
         <Bar layers={layers} window={view.budget.window} label={t.layersOf(layers)} />
-        <p className="mt-1 text-xs text-soft">{t.historyBudget(view.budget.used, view.budget.history)}</p>
+        <p className="mt-1 text-xs text-soft">{t.historyBudget(layers.filter((one) => one.layer === 'history').reduce((sum, one) => sum + one.tokens, 0), view.budget.history)}</p>
         {grew && view.outlook?.since !== null && view.outlook?.since !== undefined && (
           <p className="text-xs text-soft">{t.grewMost(t.layers[grew.layer] ?? grew.layer, grew.tokens, view.outlook.since)}</p>
         )}
         {turnsLeft !== null && turnsLeft !== undefined && <p className="text-xs text-soft">{t.turnsLeft(turnsLeft)}</p>}
       </div>
-      {view.coverage !== 'full' && <Note bad>{t.partial}</Note>}
+      {view.coverage === 'partial' && <Note bad>{t.partial}</Note>}
       {view.rebuilt_equal === false && <Note bad>{t.notEqual}</Note>}
       <ul className="space-y-1" aria-label={t.blocks}>
         {view.blocks.map((block, number) => (

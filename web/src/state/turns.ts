@@ -295,6 +295,7 @@ function told(records: LogRecord[]): Turn[] {
 
 /** The turns to show, oldest first: a followed run stands for its turn's records. */
 export function turnsOf(thread: Thread): Turn[] {
-  const live = new Set(thread.runs.map((run) => run.turn).filter((turn) => turn > 0))
-  return [...told(thread.records).filter((turn) => !live.has(turn.turn)), ...thread.runs]
+  // A run's turn is the newest of its branch: what the records tell from its number on belongs to another one.
+  const first = Math.min(...thread.runs.map((run) => run.turn || Infinity))
+  return [...told(thread.records).filter((turn) => turn.turn < first), ...thread.runs]
 }
