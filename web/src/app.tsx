@@ -1,5 +1,5 @@
 /** The page: threads on the left, the conversation, and what stands behind it on the right. */
-import { useQuery, useQueryClient } from '@tanstack/react-query'
+import { type QueryClient, useQuery, useQueryClient } from '@tanstack/react-query'
 import { Languages, Menu as MenuIcon, Moon, PanelRight, Sun, X, Ellipsis } from 'lucide-react'
 import { Tabs } from 'radix-ui'
 import { lazy, Suspense, useCallback, useEffect, useMemo, useRef, useState, useSyncExternalStore } from 'react'
@@ -25,6 +25,15 @@ const Palette = lazy(() => import('./ui/palette').then((module) => ({ default: m
 const SettingsDialog = lazy(() => import('./ui/settings').then((module) => ({ default: module.SettingsDialog })))
 const ClearDialog = lazy(() => import('./ui/clear').then((module) => ({ default: module.ClearDialog })))
 const WholeText = lazy(() => import('./chat/whole'))
+
+/** What a key opens must be there when it is pressed: fetched once the page has been drawn. */
+export const fetchAhead = () => Promise.all([import('./ui/palette'), import('./panels/context'), import('./ui/toastlist')])
+
+/** Read anew. An answer that is on its way may be older than the news, so that it isn't waited for. */
+async function renew(queries: QueryClient, key: string): Promise<void> {
+  await queries.cancelQueries({ queryKey: [key] })
+  await queries.invalidateQueries({ queryKey: [key] })
+}
 
 const PANELS: Panel[] = ['context', 'task', 'memory', 'files']
 /** The tab that a piece of news makes stale. */
@@ -143,7 +152,7 @@ function Page({ all }: { all: Workspaces }) {
 
   const news = useCallback(
     (one: ThreadNews) => {
-      for (const key of STALE[one.type] ?? []) void queries.invalidateQueries({ queryKey: [key] })
+      for (const key of STALE[one.type] ?? []) void renew(queries, key)
     },
     [queries],
   )
@@ -222,7 +231,7 @@ function Page({ all }: { all: Workspaces }) {
         sessionStorage.removeItem(FRESH)
         go({ thread }, true)
       }
-      void queries.invalidateQueries({ queryKey: ['threads'] })
+      void renew(queries, 'threads')
     },
     [settle, store, route.thread, thread, queries],
   )
@@ -239,7 +248,7 @@ function Page({ all }: { all: Workspaces }) {
       }
       if (!route.thread && files.length > 0) go({ thread }, true)
       void store.readTail()
-      void queries.invalidateQueries({ queryKey: ['files'] })
+      void renew(queries, 'files')
     },
     [threadApis, toasts, t, route.thread, thread, store, queries],
   )
@@ -277,7 +286,7 @@ function Page({ all }: { all: Workspaces }) {
     (name: ChatCommand, rest: string) => {
       if (name === '/compact') quietly(threadApis.compact(rest).then(() => toasts.tell(t.compacted)))
       if (name === '/clear') setClearing({ mode: 'clear', thread, title })
-      if (name === '/remember') rest ? quietly(api.addFact({ text: rest }).then(() => queries.invalidateQueries({ queryKey: ['memory'] }))) : openPanel('memory')
+      if (name === '/remember') rest ? quietly(api.addFact({ text: rest }).then(() => renew(queries, 'memory'))) : openPanel('memory')
       if (name === '/context') openPanel('context')
       if (name === '/task') openPanel('task')
       if (name === '/files') openPanel('files')
@@ -402,9 +411,11 @@ function Page({ all }: { all: Workspaces }) {
 
   return (
     <div className="flex h-full">
-      <a href="#transcript" className="sr-only-focusable absolute top-2 left-2 z-50 rounded bg-accent px-3 py-1 text-accent-ink" onClick={(event) => { event.preventDefault(); document.querySelector<HTMLElement>('[data-testid=transcript]')?.focus() }}>
-        {t.skip}
-      </a>
+      <nav aria-label={t.skip} className="contents">
+        <a href="#transcript" className="sr-only-focusable absolute top-2 left-2 z-50 rounded bg-accent px-3 py-1 text-accent-ink" onClick={(event) => { event.preventDefault(); document.querySelector<HTMLElement>('[data-testid=transcript]')?.focus() }}>
+          {t.skip}
+        </a>
+      </nav>
       {sides && (
         <nav aria-label={t.threads} className="w-64 shrink-0 border-r border-line">
           {sidebar}
@@ -423,7 +434,7 @@ function Page({ all }: { all: Workspaces }) {
               className="field !w-auto max-w-36 text-sm max-sm:hidden"
               aria-label={t.model}
               value={info.data?.model ?? models.data.models.find((one) => one.default)?.name ?? ''}
-              onChange={(event) => quietly((state.missing ? api.createAs(thread, event.target.value).then(() => go({ thread }, true)) : threadApis.change({ model: event.target.value })).then(() => queries.invalidateQueries({ queryKey: ['threads'] })))}
+              onChange={(event) => quietly((state.missing ? api.createAs(thread, event.target.value).then(() => go({ thread }, true)) : threadApis.change({ model: event.target.value })).then(() => renew(queries, 'threads')))}
             >
               {models.data.models.filter((one) => !one.found).map((one) => (
                 <option key={one.name}>{one.name}</option>
@@ -496,7 +507,7 @@ function Page({ all }: { all: Workspaces }) {
             running={busy && clearing.thread === thread}
             onClose={() => setClearing(null)}
             onDone={(mode) => {
-              void queries.invalidateQueries({ queryKey: ['threads'] })
+              void renew(queries, 'threads')
               if (mode === 'delete' && clearing.thread === thread) newThread()
             }}
           />

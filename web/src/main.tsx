@@ -1,7 +1,7 @@
 import './styles.css'
 import { QueryClient, QueryClientProvider } from '@tanstack/react-query'
 import { createRoot } from 'react-dom/client'
-import { App } from './app'
+import { App, fetchAhead } from './app'
 import { firstText, LookProvider } from './i18n'
 import { ToastProvider } from './ui/toasts'
 
@@ -18,3 +18,4 @@ createRoot(document.getElementById('root')!).render(
     </LookProvider>
   </QueryClientProvider>,
 )
+setTimeout(() => void fetchAhead(), 500)

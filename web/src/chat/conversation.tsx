@@ -59,16 +59,18 @@ export function Conversation({ thread, chat, loadingOlder, readOlder, wanted }: 
   const atEnd = useRef(true)
   const [away, setAway] = useState(false)
   const [flash, setFlash] = useState(0)
-  const firstKey = useRef('')
-  const prepended = firstKey.current !== '' && rows[0] !== undefined && firstKey.current !== rows[0].key && rows.some((row) => row.key === firstKey.current)
-
+  // Older records came in front: the list then keeps what is in view where it is.
+  const oldest = thread.records[0]?.seq ?? 0
+  const known = useRef(0)
+  const prepended = oldest > 0 && oldest < known.current
   useLayoutEffect(() => {
-    firstKey.current = rows[0]?.key ?? ''
-  }, [rows])
+    known.current = oldest
+  }, [oldest])
 
+  // Set at once and by the box alone: a scroll that the list carries on with later would fight the reader's hand.
   const toEnd = useCallback(() => {
-    if (rows.length > 0) list.current?.scrollToIndex(rows.length - 1, { align: 'end' })
-  }, [rows.length])
+    if (box.current) box.current.scrollTop = box.current.scrollHeight
+  }, [])
 
   useLayoutEffect(() => {
     if (atEnd.current) toEnd()
@@ -79,11 +81,11 @@ export function Conversation({ thread, chat, loadingOlder, readOlder, wanted }: 
     const element = box.current?.firstElementChild
     if (!element) return
     const watcher = new ResizeObserver(() => {
-      if (atEnd.current && box.current) box.current.scrollTop = box.current.scrollHeight
+      if (atEnd.current) toEnd()
     })
     watcher.observe(element)
     return () => watcher.disconnect()
-  }, [])
+  }, [toEnd])
 
   const scrolled = () => {
     const element = box.current

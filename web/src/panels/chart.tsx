@@ -34,6 +34,7 @@ export default function Chart({ view, name }: { view: RowsView; name: string }) 
   const [of, setOf] = useState(numeric[numeric.length - 1] ?? '')
   const [kind, setKind] = useState<(typeof KINDS)[number]>('bar')
 
+  const label = t.chartOf(of, by)
   useEffect(() => {
     if (!box.current || !of) return
     const ink = getComputedStyle(document.documentElement).getPropertyValue('--ink')
@@ -41,7 +42,7 @@ export default function Chart({ view, name }: { view: RowsView; name: string }) 
     const data = sums(view, by, of)
     chart.setOption({
       animation: false,
-      aria: { enabled: true },
+      aria: { enabled: true, label: { description: `${label}: ${data.slice(0, 10).map(([one, value]) => `${one} ${value}`).join(', ')}` } },
       textStyle: { color: ink },
       tooltip: { trigger: 'axis' },
       grid: { left: 8, right: 8, top: 24, bottom: 8, containLabel: true },
@@ -55,7 +56,7 @@ export default function Chart({ view, name }: { view: RowsView; name: string }) 
       watcher.disconnect()
       chart.dispose()
     }
-  }, [view, by, of, kind])
+  }, [view, by, of, kind, label])
 
   const save = () => {
     const svg = box.current?.querySelector('svg')
@@ -87,7 +88,7 @@ export default function Chart({ view, name }: { view: RowsView; name: string }) 
         <Button onClick={save}>SVG</Button>
       </div>
       {view.rows.length < view.total && <p className="text-warn">{t.partOnly(view.rows.length, view.total)}</p>}
-      <div ref={box} className="h-72 w-full" role="img" aria-label={t.chartOf(of, by)} data-testid="chart" />
+      <div ref={box} className="h-72 w-full" role="img" aria-label={label} data-testid="chart" />
     </div>
   )
 }

@@ -297,5 +297,7 @@ function told(records: LogRecord[]): Turn[] {
 export function turnsOf(thread: Thread): Turn[] {
   // A run's turn is the newest of its branch: what the records tell from its number on belongs to another one.
   const first = Math.min(...thread.runs.map((run) => run.turn || Infinity))
-  return [...told(thread.records).filter((turn) => turn.turn < first), ...thread.runs]
+  // A turn without an end is the one that a run is about to tell, whose first events may still be on their way.
+  const going = thread.runs.some((run) => !over(run))
+  return [...told(thread.records).filter((turn) => turn.turn < first && !(going && turn.state === 'running')), ...thread.runs]
 }
