@@ -23,7 +23,7 @@ from tenuto.server import assets, problems
 from tenuto.server.guard import Guard
 from tenuto.server.identity import Identity
 from tenuto.server.metrics import Metrics
-from tenuto.server.routes import additions, files, kept, place, threads, turns
+from tenuto.server.routes import additions, files, foreign, kept, place, threads, turns
 from tenuto.server.runs import Runs
 
 DEMO_WORKSPACE = """\
@@ -75,7 +75,7 @@ def create_app(tenuto: App, identity: Identity) -> FastAPI:
     app.state.tenuto, app.state.identity = tenuto, identity
     app.state.runs = Runs(tenuto)
     app.state.metrics = Metrics(app.state.runs)
-    for one in (threads, turns, kept, files, place, additions):
+    for one in (threads, turns, kept, files, place, additions, foreign):
         app.include_router(one.router, prefix="/api", responses=PROBLEM)
     app.include_router(place.health)
     app.include_router(assets.router)
