@@ -70,6 +70,7 @@ bench: $(VENV)/.test ## the measurements of docs/measurements.md
 	@$(BIN)/tenuto bench search
 	@$(BIN)/tenuto bench continuity
 	@$(BIN)/tenuto bench sandbox
+	@$(BIN)/tenuto bench serve
 
 live: $(VENV)/.test ## a real weak model at refresh and extraction (downloads 1.1 GB once)
 	@$(BIN)/tenuto bench live

@@ -101,7 +101,7 @@ def test_i9_a_large_result_is_whole_on_disk_and_labelled_as_a_preview(tmp_path):
     assert "4,000 rows x 4 columns" in found.text
     assert "it is not the data" in found.text and "[preview: first 5 of 4,000 rows]" in found.text
     assert len(found.text) < 2_500
-    assert found.metadata({"m": 1}) == {"result": "query-0001.json", "arguments": {"m": 1}}
+    assert found.metadata({"m": 1}) == {"result": "query-0001.json", "rows": 4_000, "arguments": {"m": 1}}
 
 
 def test_a_small_result_passes_unchanged(tmp_path):

@@ -248,6 +248,13 @@ def bench_sandbox(json: Json = False) -> None:
     _print_bench(measure(), json)
 
 
+@bench_app.command("serve", help="The server: start, 500 streams at once, what HTTP adds. 服务器的开销。")
+def bench_serve(json: Json = False) -> None:
+    from tenuto.bench.serve import measure
+
+    _print_bench(measure(), json)
+
+
 def _print_bench(rows: Any, as_json: bool) -> None:
     from tenuto.cli.show import console, print_json, table
 

@@ -1,0 +1,183 @@
+"""The server as its users meet it: start, many streams at once, and what HTTP adds to a turn.
+
+A real `tenuto serve` in a process of its own, the demo model, an empty home. The client shares the machine with it.
+Floors of the same run: an interpreter that imports FastAPI and uvicorn, and the same turns without a server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import httpx
+
+from tenuto.agent.app import App
+from tenuto.codec import JsonObject, loads
+from tenuto.scope import Scope
+from tenuto.server.app import ensure_workspace
+
+STREAMS = 500
+TURNS = 60
+QUESTION = "Make the grid teal"
+"""Answered by the demo model in one request without a tool."""
+BASE = "/api/workspaces/default"
+
+
+def measure() -> list[JsonObject]:
+    """The rows of `tenuto bench serve`."""
+    with tempfile.TemporaryDirectory(prefix="tenuto-bench-") as folder:
+        home = Path(folder) / "home"
+        started, floor, server, url = _start(home)
+        try:
+            many, turn = asyncio.run(_drive(url, server.pid))
+        finally:
+            server.terminate()
+            server.wait(20)
+        plain = asyncio.run(_without_server(Path(folder) / "plain"))
+    return [
+        {
+            "what": "start, s",
+            "value": round(started, 2),
+            "floor": round(floor, 2),
+            "ratio": round(started / floor, 2),
+        },
+        *many,
+        {
+            "what": "turn over HTTP, ms (median)",
+            "value": round(turn * 1000, 2),
+            "floor": round(plain * 1000, 2),
+            "ratio": round(turn / plain, 2),
+        },
+        {
+            "what": "HTTP adds to a turn, ms",
+            "value": round((turn - plain) * 1000, 2),
+            "floor": "",
+            "ratio": "",
+        },
+    ]
+
+
+def _start(home: Path) -> tuple[float, float, subprocess.Popen[str], str]:
+    """`(seconds to the first answer, floor, process, address)`."""
+    began = time.perf_counter()
+    subprocess.run([sys.executable, "-c", "import fastapi, uvicorn"], check=True)
+    floor = time.perf_counter() - began
+    command = [sys.executable, "-c", "from tenuto.cli.main import main; main()", "serve", "--port", "0"]
+    environment = {**os.environ, "TENUTO_HOME": str(home), "TENUTO_LANG": "en", "PYTHONUNBUFFERED": "1"}
+    began = time.perf_counter()
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, text=True)
+    assert server.stdout is not None
+    found = re.search(r"http://\S+?(?=/)", server.stdout.readline())
+    if found is None:
+        raise RuntimeError("the server didn't start")
+    httpx.get(f"{found[0]}/readyz", timeout=20).raise_for_status()
+    return time.perf_counter() - began, floor, server, found[0]
+
+
+def _memory(pid: int) -> int:
+    """Resident bytes of a process."""
+    text = Path(f"/proc/{pid}/status").read_text()
+    return int(re.findall(r"VmRSS:\s+(\d+) kB", text)[0]) * 1024
+
+
+async def _drive(url: str, pid: int) -> tuple[list[JsonObject], float]:
+    limits = httpx.Limits(max_connections=None)
+    async with httpx.AsyncClient(base_url=url, timeout=120, limits=limits, trust_env=False) as client:
+        await _turn(client, "warm", "m")
+        turn = median([await _turn(client, "one", f"m{number}") for number in range(TURNS)])
+        before = _memory(pid)
+        memory = await _open_feeds(client, pid, before)
+        began = time.perf_counter()
+        told = await asyncio.gather(
+            *(_streamed(client, number) for number in range(STREAMS)), return_exceptions=True
+        )
+        spent = time.perf_counter() - began
+    good = sorted(one for one in told if isinstance(one, float))
+    rows: list[JsonObject] = [
+        {
+            "what": f"errors of {STREAMS} streams at once",
+            "value": STREAMS - len(good),
+            "floor": "",
+            "ratio": "",
+        },
+        {"what": "first event, p95, ms", "value": _share(good, 0.95), "floor": "", "ratio": ""},
+        {"what": "first event, median, ms", "value": _share(good, 0.5), "floor": "", "ratio": ""},
+        {"what": "turns a second", "value": round(STREAMS / spent, 1), "floor": "", "ratio": ""},
+        {"what": "memory of an open stream, KiB", "value": round(memory / 1024, 1), "floor": "", "ratio": ""},
+    ]
+    return rows, turn
+
+
+def _share(values: list[float], share: float) -> float:
+    return round(values[min(len(values) - 1, int(len(values) * share))] * 1000, 1) if values else float("nan")
+
+
+async def _turn(client: httpx.AsyncClient, thread: str, identity: str) -> float:
+    """Seconds from the question to the last event of one turn."""
+    began = time.perf_counter()
+    await _events(client, thread, identity)
+    return time.perf_counter() - began
+
+
+async def _events(client: httpx.AsyncClient, thread: str, identity: str) -> float:
+    """Ask, follow to the end; seconds to the first event of the turn itself. Raises for anything that went wrong."""
+    began = time.perf_counter()
+    at = f"{BASE}/threads/{thread}"
+    asked = await client.post(f"{at}/messages", json={"id": identity, "text": QUESTION})
+    asked.raise_for_status()
+    first, last = 0.0, ""
+    async with client.stream("GET", f"{at}/runs/{identity}/events") as stream:
+        stream.raise_for_status()
+        async for line in stream.aiter_lines():
+            if line.startswith("data: "):
+                event: Any = loads(line[6:].encode())
+                first = first or time.perf_counter() - began
+                last = f"{event['type']} {event['data'].get('reason', '')}"
+    if last != "turn_ended answered":
+        raise RuntimeError(last)
+    return first
+
+
+async def _streamed(client: httpx.AsyncClient, number: int) -> float:
+    return await _events(client, f"s{number}", f"r{number}")
+
+
+async def _open_feeds(client: httpx.AsyncClient, pid: int, before: int) -> float:
+    """Resident bytes that each of `STREAMS` open streams takes."""
+    opened, close = asyncio.Semaphore(0), asyncio.Event()
+
+    async def follow(number: int) -> None:
+        async with client.stream("GET", f"{BASE}/threads/s{number}/events") as stream:
+            async for _ in stream.aiter_lines():
+                opened.release()
+                await close.wait()
+                return
+
+    following = [asyncio.create_task(follow(number)) for number in range(STREAMS)]
+    for _ in following:
+        await opened.acquire()
+    held = _memory(pid) - before
+    close.set()
+    await asyncio.gather(*following)
+    return held / STREAMS
+
+
+async def _without_server(home: Path) -> float:
+    """Median seconds of the same turns in a process without a server."""
+    ensure_workspace(home, "default")
+    async with App(home) as app:
+        spent: list[float] = []
+        for _ in range(TURNS + 1):
+            began = time.perf_counter()
+            async for _ in app.send(Scope("default", "local", "one"), QUESTION).events():
+                pass
+            spent.append(time.perf_counter() - began)
+    return median(spent[1:])
