@@ -25,7 +25,8 @@ def run(where: Where, host: str, port: int) -> None:
     if host not in LOOPBACK:
         raise UsageError(t("serve_loopback"), hint=t("serve_use"))
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as listening:
+    # asyncio turns Nagle's algorithm off only where a socket names TCP; without it each event waits 40 ms.
+    with socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listening:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listening.bind((host, port))
