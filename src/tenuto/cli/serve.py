@@ -39,6 +39,12 @@ def run(where: Where, host: str, port: int) -> None:
         shown = f"[{host}]" if ":" in host else host
         console().print(t("serving", url=f"http://{shown}:{bound}/"), markup=False)
         config = uvicorn.Config(
-            web, log_level="warning", access_log=False, timeout_graceful_shutdown=5, server_header=False
+            web,
+            log_level="warning",
+            access_log=False,
+            timeout_graceful_shutdown=5,
+            server_header=False,
+            # longer than clients keep an idle connection: else they ask on one that is being closed
+            timeout_keep_alive=75,
         )
         uvicorn.Server(config).run(sockets=[listening])
