@@ -10,16 +10,19 @@ import os
 import re
 import shlex
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
 import tomlkit
 from tomlkit.items import Table
 
-from tenuto.codec import JsonError, dumps_pretty, loads
+from tenuto.codec import JsonError, JsonObject, dumps_pretty, loads
 from tenuto.disk import locked, write_atomic
-from tenuto.errors import UsageError
+from tenuto.errors import SettingsError, UsageError
 from tenuto.scope import check_id
+
+if TYPE_CHECKING:
+    from tenuto.settings import Settings
 
 
 class Keys:
@@ -29,7 +32,10 @@ class Keys:
         self._path = path
 
     def get(self, name: str) -> str:
-        """The key of a name: from the environment, else from the file; empty if there is none."""
+        """The key of a name: from the environment, else from the file; empty if there is none.
+
+        Raises `SettingsError` if the file is damaged.
+        """
         return os.environ.get(name) or self._read().get(name, "")
 
     def put(self, name: str, key: str) -> None:
@@ -38,9 +44,17 @@ class Keys:
 
     def _read(self) -> dict[str, str]:
         try:
-            return {str(name): str(key) for name, key in loads(self._path.read_bytes()).items()}
-        except (FileNotFoundError, JsonError, AttributeError):
+            raw = self._path.read_bytes()
+        except FileNotFoundError:
             return {}
+        try:
+            return {str(name): str(key) for name, key in loads(raw).items()}
+        except (JsonError, AttributeError) as error:
+            where = f"{self._path.parent.name}/{self._path.name}"
+            raise SettingsError(
+                f"the file of keys is damaged: {where}",
+                hint="delete it and give the keys again",
+            ) from error
 
 
 def _table(document: tomlkit.TOMLDocument, *names: str) -> Table:
@@ -108,3 +122,8 @@ def add_server(path: Path, name: str, where: str) -> None:
             ) from error
         values = {"command": command, "args": arguments}
     _set(path, {("mcp", name): values})
+
+
+def servers(settings: Settings) -> list[JsonObject]:
+    """`{name, where}` of the MCP servers; arguments and headers may hold secrets and are not told."""
+    return [{"name": name, "where": one.url or one.command or ""} for name, one in settings.mcp.items()]

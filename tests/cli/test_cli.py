@@ -322,3 +322,56 @@ def test_both_readmes_tell_the_same_commands():
         sorted(set(re.findall(r"(?:make|tenuto) [a-z]+", path.read_text()))) for path in (english, chinese)
     ]
     assert commands[0] == commands[1]
+
+
+def test_a_model_and_a_tool_server_are_added_by_command_and_a_key_is_never_an_argument_or_shown(
+    run, tmp_path
+):
+    secret = "sk-test-1f7d20"
+    added = run("model", "add", "mine", "openai:gpt-5", "--key", "--default", "--json", stdin=f"{secret}\n")
+    assert {m["name"]: m["default"] for m in data(added) if not m["found"]} == {"demo": False, "mine": True}
+    assert {m["name"]: m["default"] for m in data(run("model", "use", "demo", "--json"))}["demo"] is True
+    servers = data(run("tools", "add", "shop", "python -m shop --token hidden", "--json"))
+    assert servers == [{"name": "shop", "where": "python"}] == data(run("tools", "list", "--json"))
+    shown = [
+        run(*words).stdout for words in (("config", "show", "--json"), ("model", "list"), ("tools", "list"))
+    ]
+    assert "openai:gpt-5" in shown[1] and "shop" in shown[2] and not any(secret in text for text in shown)
+    unknown = run("model", "use", "nobody")
+    assert (unknown.returncode, "[not_found]" in unknown.stderr) == (4, True)
+
+
+def test_a_damaged_file_of_keys_is_an_error_and_is_not_written_over(run, tmp_path):
+    data(run("model", "add", "mine", "openai:gpt-5", "--key", "--json", stdin="sk-test-1\n"))
+    file = tmp_path / "home" / "default" / ".keys.json"
+    file.write_bytes(b'{"TENUTO_KEY_MINE": "sk-te')
+    again = run("model", "add", "other", "openai:gpt-5", "--key", stdin="sk-test-2\n")
+    assert (again.returncode, "[settings_invalid]" in again.stderr) == (2, True)
+    assert "delete it and give the keys again" in again.stderr
+    assert file.read_bytes() == b'{"TENUTO_KEY_MINE": "sk-te'
+
+
+def test_what_the_screen_shows_of_a_thread_is_had_by_command_too(run, tmp_path):
+    run("chat", "-t", "one", "--message", "What is the tariff?", "--json")
+    (log,) = (tmp_path / "home").rglob("conv-one.jsonl")
+    before = log.read_bytes()
+    ahead = data(run("context", "one", "--next", "and in October?", "--json"))
+    assert [block["entries"][0]["text"] for block in ahead["blocks"] if block["layer"] == "question"] == [
+        "and in October?"
+    ]
+    assert (ahead["turn"], log.read_bytes()) == (2, before)
+
+    text = run("export", "one", "--format", "markdown").stdout
+    assert text.startswith("# What is the tariff?\n") and "\n> What is the tariff?\n" in text
+    assert run("export", "one", "--format", "pdf").returncode == 2
+
+    upload = tmp_path / "data"
+    upload.mkdir()
+    (upload / "a.csv").write_text("a\n1\n")
+    assert run("attach", "one", str(upload)).returncode == 0
+    receipt = data(run("clear", "one", "--keep-files", "--yes", "--json"))
+    assert "the thread's files" in receipt["kept"] and "files" not in receipt["removed"]
+    assert [path.read_text() for path in (tmp_path / "home").rglob("a.csv")] == ["a\n1\n"]
+    assert "会话的文件" in run("clear", "one", "--keep-files", "--yes", TENUTO_LANG="zh").stdout
+    data(run("clear", "one", "--yes", "--json"))
+    assert [*(tmp_path / "home").rglob("a.csv")] == []

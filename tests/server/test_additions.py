@@ -13,7 +13,7 @@ import orjson
 import pytest
 
 from tenuto.additions import Keys, add_model
-from tenuto.server.found import running_models
+from tenuto.agent.found import running_models
 
 from .conftest import THREAD, events, send
 

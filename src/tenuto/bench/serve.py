@@ -1,7 +1,8 @@
 """The server as its users meet it: start, many streams at once, and what HTTP adds to a turn.
 
 A real `tenuto serve` in a process of its own, the demo model, an empty home. The client shares the machine with it.
-Floors of the same run: an interpreter that imports FastAPI and uvicorn, and the same turns without a server.
+Floors of the same run: an interpreter that imports FastAPI and uvicorn, the same turns without a server, and the same
+exchange of bytes with an application that does nothing.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -20,7 +22,7 @@ from typing import Any
 import httpx
 
 from tenuto.agent.app import App
-from tenuto.codec import JsonObject, loads
+from tenuto.codec import JsonObject, dumps, loads
 from tenuto.scope import Scope
 from tenuto.server.app import ensure_workspace
 
@@ -36,12 +38,14 @@ def measure() -> list[JsonObject]:
     with tempfile.TemporaryDirectory(prefix="tenuto-bench-") as folder:
         home = Path(folder) / "home"
         started, floor, server, url = _start(home)
+        idle, idle_url = _launch(_IDLE)
         try:
-            many, turn = asyncio.run(_drive(url, server.pid))
+            turn, plain, exchange = asyncio.run(_one_by_one(url, idle_url, Path(folder) / "plain"))
+            many = asyncio.run(_at_once(url, server.pid))
         finally:
-            server.terminate()
-            server.wait(20)
-        plain = asyncio.run(_without_server(Path(folder) / "plain"))
+            for process in (server, idle):
+                process.terminate()
+                process.wait(20)
     return [
         {
             "what": "start, s",
@@ -53,12 +57,12 @@ def measure() -> list[JsonObject]:
         {
             "what": "turn over HTTP, ms (median)",
             "value": round(turn * 1000, 2),
-            "floor": round(plain * 1000, 2),
-            "ratio": round(turn / plain, 2),
+            "floor": round((plain + exchange) * 1000, 2),
+            "ratio": round(turn / (plain + exchange), 2),
         },
         {
-            "what": "HTTP adds to a turn, ms",
-            "value": round((turn - plain) * 1000, 2),
+            "what": "the server adds to a turn, ms",
+            "value": round((turn - plain - exchange) * 1000, 2),
             "floor": "",
             "ratio": "",
         },
@@ -70,16 +74,25 @@ def _start(home: Path) -> tuple[float, float, subprocess.Popen[str], str]:
     began = time.perf_counter()
     subprocess.run([sys.executable, "-c", "import fastapi, uvicorn"], check=True)
     floor = time.perf_counter() - began
-    command = [sys.executable, "-c", "from tenuto.cli.main import main; main()", "serve", "--port", "0"]
-    environment = {**os.environ, "TENUTO_HOME": str(home), "TENUTO_LANG": "en", "PYTHONUNBUFFERED": "1"}
     began = time.perf_counter()
-    server = subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, text=True)
-    assert server.stdout is not None
-    found = re.search(r"http://\S+?(?=/)", server.stdout.readline())
+    server, url = _launch(
+        ("-c", "from tenuto.cli.main import main; main()", "serve", "--port", "0"), TENUTO_HOME=str(home)
+    )
+    httpx.get(f"{url}/readyz", timeout=20).raise_for_status()
+    return time.perf_counter() - began, floor, server, url
+
+
+def _launch(arguments: Sequence[str], **environment: str) -> tuple[subprocess.Popen[str], str]:
+    """A Python process that prints the address it serves, and that address."""
+    surroundings = {**os.environ, "TENUTO_LANG": "en", "PYTHONUNBUFFERED": "1", **environment}
+    process = subprocess.Popen(
+        [sys.executable, *arguments], stdout=subprocess.PIPE, env=surroundings, text=True
+    )
+    assert process.stdout is not None
+    found = re.search(r"http://[^/\s]+", process.stdout.readline())
     if found is None:
         raise RuntimeError("the server didn't start")
-    httpx.get(f"{found[0]}/readyz", timeout=20).raise_for_status()
-    return time.perf_counter() - began, floor, server, found[0]
+    return process, found[0]
 
 
 def _memory(pid: int) -> int:
@@ -88,11 +101,30 @@ def _memory(pid: int) -> int:
     return int(re.findall(r"VmRSS:\s+(\d+) kB", text)[0]) * 1024
 
 
-async def _drive(url: str, pid: int) -> tuple[list[JsonObject], float]:
-    limits = httpx.Limits(max_connections=None)
-    async with httpx.AsyncClient(base_url=url, timeout=120, limits=limits, trust_env=False) as client:
-        await _turn(client, "warm", "m")
-        turn = median([await _turn(client, "one", f"m{number}") for number in range(TURNS)])
+def _client(url: str) -> httpx.AsyncClient:
+    return httpx.AsyncClient(
+        base_url=url, timeout=120, limits=httpx.Limits(max_connections=None), trust_env=False
+    )
+
+
+async def _one_by_one(url: str, idle_url: str, home: Path) -> tuple[float, float, float]:
+    """Median seconds of a turn over HTTP, of a turn in this process, and of the bare exchange, taken in turn."""
+    ensure_workspace(home, "default")
+    spent: list[tuple[float, float, float]] = []
+    async with _client(url) as client, _client(idle_url) as idle, App(home) as app:
+        for number in range(TURNS + 2):
+            turn = await _turn(client, "one", f"m{number}")
+            began = time.perf_counter()
+            async for _ in app.send(Scope("default", "local", "one"), QUESTION).events():
+                pass
+            plain = time.perf_counter() - began
+            spent.append((turn, plain, await _turn(idle, "one", f"m{number}")))
+    turn, plain, exchange = zip(*spent[2:], strict=True)
+    return median(turn), median(plain), median(exchange)
+
+
+async def _at_once(url: str, pid: int) -> list[JsonObject]:
+    async with _client(url) as client:
         before = _memory(pid)
         memory = await _open_feeds(client, pid, before)
         began = time.perf_counter()
@@ -113,7 +145,7 @@ async def _drive(url: str, pid: int) -> tuple[list[JsonObject], float]:
         {"what": "turns a second", "value": round(STREAMS / spent, 1), "floor": "", "ratio": ""},
         {"what": "memory of an open stream, KiB", "value": round(memory / 1024, 1), "floor": "", "ratio": ""},
     ]
-    return rows, turn
+    return rows
 
 
 def _share(values: list[float], share: float) -> float:
@@ -170,14 +202,32 @@ async def _open_feeds(client: httpx.AsyncClient, pid: int, before: int) -> float
     return held / STREAMS
 
 
-async def _without_server(home: Path) -> float:
-    """Median seconds of the same turns in a process without a server."""
-    ensure_workspace(home, "default")
-    async with App(home) as app:
-        spent: list[float] = []
-        for _ in range(TURNS + 1):
-            began = time.perf_counter()
-            async for _ in app.send(Scope("default", "local", "one"), QUESTION).events():
-                pass
-            spent.append(time.perf_counter() - began)
-    return median(spent[1:])
+_IDLE = ("-c", "from tenuto.bench.serve import idle; idle()")
+
+
+def idle() -> None:
+    """Serve answers of a turn's shape by an application that does nothing, and print the address."""
+    import uvicorn
+
+    from tenuto.cli.serve import listen
+
+    started: JsonObject = {"type": "run_started", "data": {}}
+    events = [started] * 6 + [{"type": "turn_ended", "data": {"reason": "answered"}}]
+    stream = b"".join(
+        f"id: {n}\ndata: {dumps(event).decode()}\n\n".encode() for n, event in enumerate(events)
+    )
+
+    async def answer(scope: Any, receive: Any, send: Any) -> None:
+        if scope["method"] == "POST":
+            await receive()
+            status, kind, body = 202, b"application/json", b"{}"
+        else:
+            status, kind, body = 200, b"text/event-stream", stream
+        headers = [(b"content-type", kind), (b"content-length", str(len(body)).encode())]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+    with listen("127.0.0.1", 0) as listening:
+        print(f"http://127.0.0.1:{listening.getsockname()[1]}/")
+        config = uvicorn.Config(answer, log_level="warning", access_log=False, lifespan="off")
+        uvicorn.Server(config).run(sockets=[listening])

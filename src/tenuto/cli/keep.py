@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
-from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from tenuto.agent.app import App
 from tenuto.agent.tasks import Report
 from tenuto.agent.verify import verify as verify_workspace
-from tenuto.cli.look import scope_of, workspace_of
+from tenuto.cli.look import scope_of, with_app, workspace_of
 from tenuto.cli.show import console, plain, print_json, table
 from tenuto.cli.text import t, word
 from tenuto.codec import JsonError, JsonObject, dumps_pretty, loads
@@ -22,17 +20,6 @@ from tenuto.task.ledger import KINDS, Item
 
 if TYPE_CHECKING:
     from tenuto.cli.main import Where
-
-
-T = TypeVar("T")
-
-
-def _with_app(where: Where, work: Callable[[App], Awaitable[T]]) -> T:
-    async def run() -> T:
-        async with App(where.home) as app:
-            return await work(app)
-
-    return asyncio.run(run())
 
 
 def _sure(question: str, sure: bool) -> bool:
@@ -116,7 +103,7 @@ def task_refresh(where: Where, thread: str, focus: str, *, as_json: bool) -> int
     async def work(app: App) -> Report:
         return await app.compact(scope_of(where, thread), focus)
 
-    report = _with_app(where, work)
+    report = with_app(where, work)
     if as_json:
         print_json(report.as_json())
     else:
@@ -267,7 +254,7 @@ def branch_list(where: Where, thread: str, *, as_json: bool) -> None:
 
 
 def branch_select(where: Where, thread: str, record: int) -> None:
-    _with_app(where, lambda app: app.go_back(scope_of(where, thread), record))
+    with_app(where, lambda app: app.go_back(scope_of(where, thread), record))
     branch_list(where, thread, as_json=False)
 
 
@@ -333,10 +320,10 @@ def search(
             console().print(text, style="yellow", markup=False)
 
 
-def clear(where: Where, thread: str, *, sure: bool, as_json: bool) -> int:
+def clear(where: Where, thread: str, *, keep_files: bool, sure: bool, as_json: bool) -> int:
     if not _sure(t("clear_sure", thread=thread), sure):
         return 1
-    receipt = _with_app(where, lambda app: app.clear(scope_of(where, thread)))
+    receipt = with_app(where, lambda app: app.clear(scope_of(where, thread), keep_files=keep_files))
     print_receipt(receipt, as_json)
     return 0
 
@@ -350,16 +337,16 @@ def delete(where: Where, thread: str, user: str, *, sure: bool, as_json: bool) -
         workspace = workspace_of(where)
         if user != where.user:
             require(workspace.member(where.user), "administer")
-        receipt = _with_app(where, lambda app: app.delete_user(where.workspace, user))
+        receipt = with_app(where, lambda app: app.delete_user(where.workspace, user))
     else:
-        receipt = _with_app(where, lambda app: app.delete(scope_of(where, thread)))
+        receipt = with_app(where, lambda app: app.delete(scope_of(where, thread)))
     print_receipt(receipt, as_json)
     return 0
 
 
 def retention(where: Where, *, as_json: bool) -> None:
     require(workspace_of(where).member(where.user), "administer")
-    receipts = _with_app(where, lambda app: app.retain(where.workspace))
+    receipts = with_app(where, lambda app: app.retain(where.workspace))
     if as_json:
         print_json(receipts)
     else:

@@ -71,10 +71,15 @@ def register(app: typer.Typer, here: Where) -> None:
         keep.search(here, " ".join(query), since, until, thread, limit, rebuild=rebuild, as_json=json)
 
     @app.command(help=t("clear"))
-    def clear(thread: ThreadArg, yes: Yes = False, json: Json = False) -> None:  # pyright: ignore[reportUnusedFunction]
+    def clear(  # pyright: ignore[reportUnusedFunction]
+        thread: ThreadArg,
+        keep_files: Annotated[bool, typer.Option("--keep-files", help=t("opt_keep_files"))] = False,
+        yes: Yes = False,
+        json: Json = False,
+    ) -> None:
         from tenuto.cli import keep
 
-        raise typer.Exit(keep.clear(here, thread, sure=yes, as_json=json))
+        raise typer.Exit(keep.clear(here, thread, keep_files=keep_files, sure=yes, as_json=json))
 
     @app.command(help=t("delete"))
     def delete(  # pyright: ignore[reportUnusedFunction]

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
+from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from tenuto.agent.app import App, Workspace
-from tenuto.agent.inspect import context_of
+from tenuto.agent.inspect import PastRequest, context_of, opened
 from tenuto.agent.inspect import why as why_of
 from tenuto.cli.show import console, plain, print_json, show_context, table
 from tenuto.cli.text import t, word
 from tenuto.codec import JsonObject, new_id
-from tenuto.errors import NotFound
+from tenuto.errors import NotFound, UsageError
 from tenuto.log.transfer import export as export_lines
 from tenuto.log.transfer import import_thread
 from tenuto.results.files import ThreadFiles
@@ -23,6 +25,18 @@ from tenuto.settings import load
 
 if TYPE_CHECKING:
     from tenuto.cli.main import Where
+
+T = TypeVar("T")
+
+
+def with_app(where: Where, work: Callable[[App], Awaitable[T]]) -> T:
+    """Do a piece of work with an app that is started before and closed after it."""
+
+    async def run() -> T:
+        async with App(where.home) as app:
+            return await work(app)
+
+    return asyncio.run(run())
 
 
 def workspace_of(where: Where) -> Workspace:
@@ -55,11 +69,24 @@ def threads(where: Where, *, as_json: bool) -> None:
 
 
 def context(
-    where: Where, thread: str, turn: int | None, step: int | None, *, texts: bool, as_json: bool
+    where: Where,
+    thread: str,
+    turn: int | None,
+    step: int | None,
+    draft: str | None,
+    *,
+    texts: bool,
+    as_json: bool,
 ) -> None:
+    scope = scope_of(where, thread)
     workspace = workspace_of(where)
-    conversation = workspace.conversation(workspace.thread(scope_of(where, thread)))
-    found = context_of(conversation, turn, step, texts_too=texts or as_json)
+    conversation = workspace.conversation(workspace.thread(scope))
+    if draft is None:
+        found = context_of(conversation, turn, step, texts_too=texts or as_json)
+    else:
+        request, question = with_app(where, lambda app: app.preview(scope, draft))
+        past = PastRequest(request.manifest, request, True, question)
+        found = opened(conversation, past, texts_too=texts or as_json)
     if as_json:
         print_json(found)
     else:
@@ -151,10 +178,18 @@ def _content(store: ResultStore, files: ThreadFiles, name: str) -> bytes:
         return files.path(name).read_bytes()
 
 
-def export(where: Where, thread: str, file: str) -> None:
+def export(where: Where, thread: str, file: str, form: str) -> None:
     workspace = workspace_of(where)
     known = workspace.thread(scope_of(where, thread))
-    lines = export_lines(known, workspace.conversation(known).log)
+    log = workspace.conversation(known).log
+    if form == "markdown":
+        from tenuto.server.records import as_markdown
+
+        lines = iter([as_markdown(known.title, log).encode()])
+    elif form == "jsonl":
+        lines = export_lines(known, log)
+    else:
+        raise UsageError(f"{form!r} is no format", hint="use jsonl or markdown")
     if file == "-":
         sys.stdout.buffer.writelines(lines)
         return

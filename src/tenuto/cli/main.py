@@ -15,6 +15,7 @@ from typing import Annotated, Any, cast
 
 import typer
 
+from tenuto.cli.added import register as register_added
 from tenuto.cli.kept import register as register_kept
 from tenuto.cli.text import error_label, t
 from tenuto.errors import TenutoError
@@ -57,6 +58,7 @@ def options(
     HERE.user = user or os.environ.get("TENUTO_USER") or "local"
 
 
+register_added(app, HERE)
 register_kept(app, HERE)
 
 
@@ -102,12 +104,13 @@ def context(
     thread: ThreadArg,
     turn: Annotated[int | None, typer.Argument(help=t("arg_turn"))] = None,
     step: Annotated[int | None, typer.Option("--step", help=t("opt_step"))] = None,
+    draft: Annotated[str | None, typer.Option("--next", help=t("opt_next"))] = None,
     texts: Annotated[bool, typer.Option("--texts", help=t("opt_texts"))] = False,
     json: Json = False,
 ) -> None:
     from tenuto.cli.look import context as run
 
-    run(HERE, thread, turn, step, texts=texts, as_json=json)
+    run(HERE, thread, turn, step, draft, texts=texts, as_json=json)
 
 
 @app.command(help=t("why"))
@@ -134,10 +137,14 @@ def results(
 
 
 @app.command(help=t("export"))
-def export(thread: ThreadArg, file: Annotated[str, typer.Argument(help=t("arg_file"))] = "-") -> None:
+def export(
+    thread: ThreadArg,
+    file: Annotated[str, typer.Argument(help=t("arg_file"))] = "-",
+    form: Annotated[str, typer.Option("--format", help=t("opt_format"))] = "jsonl",
+) -> None:
     from tenuto.cli.look import export as run
 
-    run(HERE, thread, file)
+    run(HERE, thread, file, form)
 
 
 @app.command("import", help=t("import"))

@@ -24,15 +24,7 @@ def run(where: Where, host: str, port: int) -> None:
     """Serve until interrupted. Raises `UsageError` for an address that other machines reach."""
     if host not in LOOPBACK:
         raise UsageError(t("serve_loopback"), hint=t("serve_use"))
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # asyncio turns Nagle's algorithm off only where a socket names TCP; without it each event waits 40 ms.
-    with socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listening:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listening.bind((host, port))
-        except OSError as error:
-            raise UsageError(f"{host}:{port}: {error.strerror}", hint="--port 0") from error
-        listening.listen(2048)
+    with listen(host, port) as listening:
         bound = listening.getsockname()[1]
         ensure_workspace(where.home, where.workspace)
         web = create_app(App(where.home), LocalUser(where.user))
@@ -48,3 +40,18 @@ def run(where: Where, host: str, port: int) -> None:
             timeout_keep_alive=75,
         )
         uvicorn.Server(config).run(sockets=[listening])
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket; 0 finds a free port. Raises `UsageError` where the address is taken."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # asyncio turns Nagle's algorithm off only where a socket names TCP; without it each event waits 40 ms.
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((host, port))
+    except OSError as error:
+        listening.close()
+        raise UsageError(f"{host}:{port}: {error.strerror}", hint="--port 0") from error
+    listening.listen(2048)
+    return listening

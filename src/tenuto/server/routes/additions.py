@@ -5,8 +5,9 @@ from __future__ import annotations
 from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
+from tenuto.additions import servers
+from tenuto.agent.found import all_models
 from tenuto.codec import JsonObject
-from tenuto.server.found import running_models
 from tenuto.server.identity import Here, InWorkspace
 
 router = APIRouter(tags=["settings"])
@@ -30,21 +31,7 @@ class NewServer(BaseModel):
 
 
 async def _models(here: Here) -> JsonObject:
-    settings = here.workspace.settings
-    default = settings.agent.model
-    named = {name: one.model for name, one in settings.models.items()}
-    known = {**({} if default in named else {default: default}), "demo": "demo", **named}
-    addresses = {(one.model, one.base_url) for one in settings.models.values()}
-    models: list[JsonObject] = [
-        {"name": name, "model": model, "default": name == default, "found": False, "base_url": ""}
-        for name, model in known.items()
-    ]
-    models += [
-        {**one, "default": False, "found": True}
-        for one in await running_models()
-        if (one["model"], one["base_url"]) not in addresses
-    ]
-    return {"models": models}
+    return {"models": await all_models(here.workspace.settings)}
 
 
 @router.get(f"{HERE}/models")
@@ -68,9 +55,7 @@ async def add_model(here: InWorkspace, new: NewModel) -> JsonObject:
 
 
 def _servers(here: Here) -> JsonObject:
-    """Names and addresses; arguments and headers may hold secrets and are not told."""
-    found = here.workspace.settings.mcp.items()
-    return {"servers": [{"name": name, "where": one.url or one.command or ""} for name, one in found]}
+    return {"servers": servers(here.workspace.settings)}
 
 
 @router.get(f"{HERE}/tools")

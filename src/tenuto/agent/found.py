@@ -1,12 +1,18 @@
-"""Model servers that run on this machine: Ollama, LM Studio and llama.cpp, asked at their usual places."""
+"""The models a workspace can choose from: its own, and those of a server that runs on this machine.
+
+Ollama, LM Studio and llama.cpp are asked at their usual places.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tenuto.codec import JsonObject
+
+if TYPE_CHECKING:
+    from tenuto.settings import Settings
 
 PLACES = (
     ("ollama", "http://127.0.0.1:11434/v1"),
@@ -37,3 +43,21 @@ async def running_models(places: tuple[tuple[str, str], ...] = PLACES) -> list[J
     async with httpx.AsyncClient(timeout=WAIT_S, trust_env=False) as client:
         found = await asyncio.gather(*(ask(client, server, url) for server, url in places))
     return [model for models in found for model in models]
+
+
+async def all_models(settings: Settings) -> list[JsonObject]:
+    """`{name, model, base_url, default, found}` by name; then those found on this machine and not named yet."""
+    default = settings.agent.model
+    named = {name: one.model for name, one in settings.models.items()}
+    known = {**({} if default in named else {default: default}), "demo": "demo", **named}
+    addresses = {(one.model, one.base_url) for one in settings.models.values()}
+    models: list[JsonObject] = [
+        {"name": name, "model": model, "default": name == default, "found": False, "base_url": ""}
+        for name, model in known.items()
+    ]
+    models += [
+        {**one, "default": False, "found": True}
+        for one in await running_models()
+        if (one["model"], one["base_url"]) not in addresses
+    ]
+    return models
